@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from benchmarks.models import Workload, build, zoo
 from costgpu.estimator import gpu
 from costgpu.estimator.op_costs import work_of
-from costgpu.estimator.roofline import OLD_HOST, Host
+from costgpu.estimator.roofline import OLD_HOST, HostCpu
 from costgpu.estimator.work import Work
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.offer import AcceleratorSpec
@@ -72,7 +72,7 @@ class Row:
     spec: AcceleratorSpec
     year: int
     copy_seconds: float  # of the input to the GPU, where it was timed
-    host: Host
+    host: HostCpu
 
 
 def build_any(model: Model) -> Workload:
@@ -179,5 +179,5 @@ def _row(raw: dict[str, str]) -> Row:
         spec=find_spec(raw["gpu"]),
         year=year,
         copy_seconds=batch * sample_bytes / (PAGEABLE_GBPS * 1e9) if raw["model"].startswith("tv:") else 0.0,
-        host=Host(speed=1.0 if year > LAST_OLD_HOST else 1 / OLD_HOST),
+        host=HostCpu(speed=1.0 if year > LAST_OLD_HOST else 1 / OLD_HOST),
     )

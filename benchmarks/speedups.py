@@ -35,7 +35,7 @@ def predict(row: Speedup, others: list[Speedup]) -> Miss | None:
     rate = benchmark_table.rate_of(row)[1]
     seconds = (row.cpu_seconds or 0.0) / (row.units or 1.0)
     unit = row.unit if row.units else ""
-    work = benchmark_table.Work(row.kind, benchmark_table.library(row.framework), unit, seconds, rate)
+    work = benchmark_table.TableWork(row.kind, benchmark_table.library(row.framework), unit, seconds, rate)
     found = benchmark_table.table_speed(work, accelerators()[row.gpu], others)
     if found is None:
         return None

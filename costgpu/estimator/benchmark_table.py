@@ -64,7 +64,7 @@ class TableSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TableWork:
     """Work that is looked up in the table."""
 
     kind: str  # kind of work as the table names it; empty for a net of which nothing is known
@@ -80,7 +80,7 @@ def cpu_rate(cpu: CpuRates, serial: float = 0.0) -> float:
     return cpu.core_gflops / (serial + (1 - serial) / spread)
 
 
-def table_speed(work: Work, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> TableSpeed | None:
+def table_speed(work: TableWork, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> TableSpeed | None:
     """Return the speed-up of a GPU for such work; None if the table has nothing that could be compared."""
     usable = [row for row in rows if row.weight > 0 and row.plausible]
     measured = [row for row in usable if row.grade is Grade.MEASURED]
@@ -102,7 +102,7 @@ def table_speed(work: Work, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> Ta
     return None
 
 
-def log_estimates(work: Work, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> list[tuple[float, float]]:
+def log_estimates(work: TableWork, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> list[tuple[float, float]]:
     """(log speed-up, weight) of each measured row, scaled to this GPU, this CPU and this size of work."""
     a, b = EXPONENTS.get(work.kind, DEFAULT_EXPONENTS)
     ours = gpu_rate(gpu.fp32_tflops, gpu.memory_bandwidth_gbps)
@@ -128,7 +128,7 @@ def rate_of(row: Speedup) -> tuple[float, float]:
     return gpu_rate(row.gpu_tflops, row.gpu_gbps), row.cpu_core_gflops * speedup_of(cores, SIGMA_TABLE)
 
 
-def _nearness(work: Work, row: Speedup) -> float:
+def _nearness(work: TableWork, row: Speedup) -> float:
     if not row.units or not row.cpu_seconds or _unit(row.unit) != _unit(work.unit) or work.unit_seconds <= 0:
         return OTHER_UNIT
     theirs = row.cpu_seconds / row.units * rate_of(row)[1]
@@ -146,7 +146,7 @@ def library(framework: str) -> str:
     return framework.lower().replace(",", " ").split(" ")[0] if framework else ""
 
 
-def _from_measured(work: Work, gpu: AcceleratorSpec, rows: list[Speedup], spread: float, what: str) -> TableSpeed:
+def _from_measured(work: TableWork, gpu: AcceleratorSpec, rows: list[Speedup], spread: float, what: str) -> TableSpeed:
     found = log_estimates(work, gpu, rows)
     total = sum(weight for _, weight in found)
     mean = sum(value * weight for value, weight in found) / total
@@ -167,7 +167,7 @@ def _from_measured(work: Work, gpu: AcceleratorSpec, rows: list[Speedup], spread
     return TableSpeed(speedup, max(spread, within), tuple(notes))
 
 
-def _least_seconds(work: Work, rows: list[Speedup]) -> float:
+def _least_seconds(work: TableWork, rows: list[Speedup]) -> float:
     """Seconds that a round of boosting takes on a GPU however few the data: it starts kernels level by level.
 
     No row has data so small that only this is left, so that the quickest stands for it; 0 for other work.

@@ -187,7 +187,7 @@ FORWARD = Roofline(
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostCpu:
     """The CPU that feeds a GPU."""
 
     speed: float = 1.0  # of one core, of a current GPU instance's
@@ -286,7 +286,7 @@ def gpu_terms(
     model: Roofline,
     *,
     optimizers: Sequence[OptimizerFacts] = (),
-    host: Host = Host(),
+    host: HostCpu = HostCpu(),
 ) -> GpuTerms:
     """Return the model above for one step or forward pass of `work` on `spec`.
 
@@ -393,7 +393,7 @@ def call_seconds(
     model: Roofline,
     *,
     optimizers: Sequence[OptimizerFacts] = (),
-    host: Host = Host(),
+    host: HostCpu = HostCpu(),
 ) -> float:
     """Return the seconds of the host for the framework's calls in one step or pass, one after the other.
 

@@ -102,7 +102,7 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
     seconds = busy_seconds(phase)
     serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
     rate = benchmark_table.cpu_rate(cpu_model.rates_here(workload.profile.machine), serial)
-    work = benchmark_table.Work(phase.kind, workload.profile.framework.name, phase.unit.name, seconds, rate)
+    work = benchmark_table.TableWork(phase.kind, workload.profile.framework.name, phase.unit.name, seconds, rate)
     found = benchmark_table.table_speed(work, spec, workload.speedups)
     if found is None:
         why = f"no speed-up of {phase.kind or 'this kind of work'} on a GPU is known"

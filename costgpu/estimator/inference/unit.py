@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from costgpu.estimator.gpu import Execution
 from costgpu.estimator.op_costs import ATTENTION_FORWARD, work_of
-from costgpu.estimator.roofline import FORWARD, TRAINING, GpuTerms, Host, Roofline, gpu_terms
+from costgpu.estimator.roofline import FORWARD, TRAINING, GpuTerms, HostCpu, Roofline, gpu_terms
 from costgpu.estimator.work import POINTWISE, Work, counted_work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Generation, GpuPath, OpRow, OptimizerFacts, Phase
@@ -74,7 +74,7 @@ def pass_terms(
     """
     launched = sum(one.times * one.work.kernels for one in unit.passes)
     shares = [one.work.kernels / launched if launched else 1 / len(unit.passes) for one in unit.passes]
-    hosts = [Host(host_speed, None if unit.own_seconds is None else unit.own_seconds * share) for share in shares]
+    hosts = [HostCpu(host_speed, None if unit.own_seconds is None else unit.own_seconds * share) for share in shares]
     return [
         gpu_terms(one.work, spec, execution, unit.model, optimizers=unit.optimizers, host=host)
         for one, host in zip(unit.passes, hosts, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from .interval import Interval
+from .interval import ScriptTime
 from .op_tracer import StepTrace
 from .ranks.world import WORLD
 from .schedstat import clock
@@ -100,7 +100,7 @@ class FirstStep:
         except Exception:  # noqa: BLE001 - the next step may be traced
             self.over = True
             return
-        self.trace, self.interval = trace, Interval(recorder.waits)
+        self.trace, self.interval = trace, ScriptTime(recorder.waits)
         WORLD.collectives.step_begins()
         recorder.activity.begin()
         self.interval.begin()

@@ -17,7 +17,7 @@ class Waits:
         self.blocked += blocked
 
 
-class Interval:
+class ScriptTime:
     """The time since `begin`, as far as it is the script's."""
 
     def __init__(self, waits: Waits) -> None:

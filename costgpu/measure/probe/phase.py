@@ -11,7 +11,7 @@ from .schedstat import clock
 ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
 
 
-class Phase:
+class LivePhase:
     """The units of one outermost loop. The anchor is the place, and the optimizer or module, that begins a unit."""
 
     trains = True

@@ -353,7 +353,7 @@ class PhaseRecord(_PhaseRecord, total=False):
     call: int  # of the function that holds the loop, by a library that calls it again and again: 1 for the first
 
 
-class Autocast(TypedDict):
+class AutocastRecord(TypedDict):
     device: str
     dtype: str
     enabled: bool
@@ -369,7 +369,7 @@ class TorchFacts(TypedDict):
     float32_matmul_precision: str
     conv_tf32: bool
     matmul_tf32: bool
-    autocast: list[Autocast]
+    autocast: list[AutocastRecord]
     compiled: int
     fake_cuda: bool
     fake_cuda_devices: int
@@ -441,7 +441,7 @@ class RanksRecord(TypedDict):
     sampler_inserted: bool  # the framework distributes the data
 
 
-class StepTotals(TypedDict, total=False):
+class StepTotalsRecord(TypedDict, total=False):
     """FLOPs, bytes and kernels of a step, as counted from layers or operations."""
 
     flops: float
@@ -481,7 +481,7 @@ class SeriesFacts(TypedDict, total=False):
     parameters: int | None
     tensors: int
     model_bytes: int | None
-    totals: StepTotals | None
+    totals: StepTotalsRecord | None
     settings: dict[str, str]
     estimator: str
     asks_gpu: bool

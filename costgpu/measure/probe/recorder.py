@@ -19,7 +19,7 @@ from .frameworks.sklearn_hooks import EstimatorFits
 from .frameworks.torch_hooks import TorchHooks
 from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
-from .interval import Interval, Waits
+from .interval import ScriptTime, Waits
 from .loaders import VALIDATION, Loaders
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import COUNTS_BYTES, ProgressTracker
@@ -48,7 +48,7 @@ class Recorder:
         self.phases, self.phase = [], None
         self.loaders = Loaders()
         self.events, self.waits = {}, Waits()  # the events of now since the last counted step
-        self.interval = Interval(self.waits)  # since `last`
+        self.interval = ScriptTime(self.waits)  # since `last`
         self.backwards_going = 0  # one in the other
         self.in_optimizer = False  # which may call a closure that runs the model
         self.activity = Activity()

@@ -9,7 +9,7 @@ from .loaders import VALIDATION
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .op_tracer import StepTrace
 from .patching import harmless
-from .phase import Phase
+from .phase import LivePhase
 from .ranks.world import WORLD
 
 MOST_TRACED = 8
@@ -20,7 +20,7 @@ LOOKS_FOR_MEMBERS = 20  # steps at which it is looked for loops over several opt
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
 
 
-class Training(Phase):
+class Training(LivePhase):
     """The anchor is the place and optimizer whose steps count."""
 
     def __init__(self, *place, **known):

@@ -13,7 +13,7 @@ from costgpu.measure.profile.loop_bounds import number
 NEARLY = 1e-6
 
 
-class Rate(NamedTuple):
+class IterationRate(NamedTuple):
     """Iterations of the innermost loop per step, between two snapshots."""
 
     steps: int
@@ -88,9 +88,9 @@ def _measured(snapshots: list[Snapshot], micro_batches: float) -> float:
     return each[len(each) // 2] or 1.0
 
 
-def rates_of(snapshots: list[Snapshot]) -> list[Rate]:
+def rates_of(snapshots: list[Snapshot]) -> list[IterationRate]:
     """Return iterations of the innermost loop per step between neighbouring snapshots."""
-    found: list[Rate] = []
+    found: list[IterationRate] = []
     for before, after in pairwise(snapshots):
         inner, later = loops_of([before]), loops_of([after])
         steps = after["anchor"] - before["anchor"]
@@ -103,19 +103,19 @@ def rates_of(snapshots: list[Snapshot]) -> list[Rate]:
         if any(a["index"] != b["index"] for a, b in zip(inner[:-1], later[:-1], strict=False)):
             passed = position(later) - position(inner)
             if first is not None and passed > 0:
-                found.append(Rate(steps, passed / steps, within=False, sure=sure))
+                found.append(IterationRate(steps, passed / steps, within=False, sure=sure))
             elif by_batches:
-                found.append(Rate(steps, batches, within=False, sure=sure))
+                found.append(IterationRate(steps, batches, within=False, sure=sure))
             continue
         raised = raised_between(inner, later, -1)
         if first is not None and second is not None and (second - first) / inner[-1]["stride"] > 0:
-            found.append(Rate(steps, (second - first) / inner[-1]["stride"] / steps, within=True, sure=sure))
+            found.append(IterationRate(steps, (second - first) / inner[-1]["stride"] / steps, within=True, sure=sure))
         elif first is None and (raised or by_batches):
             each = raised / steps if raised else batches
             trips = number(later[-1]["trips"])
             # its loader ran out between the two: what it had left over came on top of a step
             new_lap = trips is not None and trips > 0 and before["batches"] // trips < (after["batches"] - 1) // trips
-            found.append(Rate(steps, each, within=not new_lap, sure=sure))
+            found.append(IterationRate(steps, each, within=not new_lap, sure=sure))
     return found
 
 

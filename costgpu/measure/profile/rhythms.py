@@ -23,7 +23,7 @@ MOST_NAMED = 4  # in one note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class NamedWork:
     """Work that the source names beside the steps."""
 
     raw: PeriodicWork
@@ -69,7 +69,7 @@ class Work:
         )
 
 
-def works_of(phase: Intervals, total: Total, per_iteration: float) -> list[Work]:
+def works_of(phase: Intervals, total: Total, per_iteration: float) -> list[NamedWork]:
     """Return what the source names beside the steps, with its place among the intervals.
 
     Args:
@@ -95,12 +95,12 @@ def _work(
     rounds: dict[tuple[str, int], float],
     total: Total,
     per_iteration: float,
-) -> Work:
+) -> NamedWork:
     every, count = number(raw["every"]), len(phase["seconds"])
     home = (raw["loop_line"], raw["path"])
     level = max((n for n, loop in enumerate(loops) if (loop["line"], loop["path"]) == home), default=None)
     if level is None:
-        return Work(raw=raw, rhythm=Rhythm.RUN, every=every and 1.0, first=None, due=None)
+        return NamedWork(raw=raw, rhythm=Rhythm.RUN, every=every and 1.0, first=None, due=None)
     if level == len(loops) - 1 or raw["by_steps"]:
         each = 1.0 if raw["by_steps"] else per_iteration
         due = _due_intervals(raw, every, each, count)
@@ -110,19 +110,19 @@ def _work(
             first = max(1.0, _interval(raw, raw["opens"][0], each) + (1.0 if raw["after"] else 2.0))
         ends = [_interval(raw, one, each) + 1 for one in raw["opens"] or ()]
         times = sum(total.steps is None or end <= total.steps for end in ends)
-        return Work(raw=raw, rhythm=Rhythm.STEPS, every=steps, first=first, due=due, times=times)
+        return NamedWork(raw=raw, rhythm=Rhythm.STEPS, every=steps, first=first, due=due, times=times)
     due = _due_epochs(raw, boundaries) if level == len(loops) - 2 else None
     if due is not None and _laps(phase, level) > len(boundaries) + 1:
         due = None
     lap, epoch = rounds.get((raw["path"], raw["loop_line"])), total.steps_per_epoch
     between = max(1.0, round(lap / epoch)) if lap and epoch else 1.0  # epochs of one iteration of its loop
     if every and lap and (epoch is None or abs(lap - between * epoch) > max(1.0, SAME_EPOCH * lap)):
-        return Work(raw=raw, rhythm=Rhythm.STEPS, every=every * lap, first=None, due=due)
+        return NamedWork(raw=raw, rhythm=Rhythm.STEPS, every=every * lap, first=None, due=due)
     first = None
     if due is not None and raw["opens"] and level == 0 and _is_regular(raw):
         first = max(1.0, sum(i < raw["step"] - 1 for i in boundaries) + 1.0 + raw["opens"][0])
     times = len(raw["opens"] or ())
-    return Work(raw=raw, rhythm=Rhythm.EPOCH, every=every and every * between, first=first, due=due, times=times)
+    return NamedWork(raw=raw, rhythm=Rhythm.EPOCH, every=every and every * between, first=first, due=due, times=times)
 
 
 def _is_regular(raw: PeriodicWork) -> bool:
@@ -162,7 +162,9 @@ def _laps(phase: Intervals, level: int) -> float:
     return (last[0]["index"] - first[0]["index"]) / last[0]["stride"]
 
 
-def repeating(kind: ExtraKind, seen: dict[int, float], works: Sequence[Work], phase: Intervals, total: Total) -> Extra:
+def repeating(
+    kind: ExtraKind, seen: dict[int, float], works: Sequence[NamedWork], phase: Intervals, total: Total
+) -> Extra:
     """Return the rhythm of what was seen in some intervals, which is never shorter than what was seen not to happen."""
     each, at, count = usual_seconds(seen), sorted(seen), len(phase["seconds"])
     note = f"seen {len(at)} times" if len(at) > 1 else "seen once"
@@ -216,7 +218,7 @@ def usual_seconds(seen: dict[int, float]) -> float:
     return statistics.median(seen.values()) or statistics.fmean(seen.values())
 
 
-def explains(work: Work, kind: ExtraKind) -> bool:
+def explains(work: NamedWork, kind: ExtraKind) -> bool:
     """Return whether what was seen of a kind may be this work."""
     if kind is ExtraKind.CHECKPOINT:
         return work.raw["kind"] == "checkpoint"
@@ -229,7 +231,7 @@ def _agrees(due: Sequence[int], at: Sequence[int]) -> bool:
 
 
 def unreached(
-    works: Sequence[Work],
+    works: Sequence[NamedWork],
     found: Sequence[Extra],
     phase: Intervals,
     step: StepTimes,
@@ -247,7 +249,7 @@ def unreached(
     coming = [work for work in works if work.kind not in have and _comes(work, total, len(phase["seconds"]))]
     more: list[Extra] = []
     timed: set[tuple[str, int]] = set()
-    passes: dict[tuple[ExtraKind, Rhythm, float | None], list[Work]] = {}
+    passes: dict[tuple[ExtraKind, Rhythm, float | None], list[NamedWork]] = {}
     for work in coming:
         place, key = (work.raw["path"], work.raw["line"]), (work.kind, work.rhythm, work.every)
         if work.kind is ExtraKind.CHECKPOINT:
@@ -285,7 +287,7 @@ def forward_seconds(
     return batches * per_step / max(1.0, batches_per_step(phase["snapshots"])) * share
 
 
-def _comes(work: Work, total: Total, count: int) -> bool:
+def _comes(work: NamedWork, total: Total, count: int) -> bool:
     """Return whether it is still to come, and was not to be seen in `count` intervals already."""
     if work.every is None or work.is_reached(count) or (work.rhythm is Rhythm.STEPS and work.every == 1):
         return False
@@ -295,13 +297,13 @@ def _comes(work: Work, total: Total, count: int) -> bool:
     return not (work.rhythm is Rhythm.STEPS and steps is not None and (work.first or work.every) > steps)
 
 
-def _is_anothers(extra: Extra, works: Sequence[Work]) -> bool:
+def _is_anothers(extra: Extra, works: Sequence[NamedWork]) -> bool:
     """Return whether work is that of a gate which was seen to open, so that others may still come."""
     rhythm = (extra.rhythm, extra.every)
     return any(work.inside and explains(work, extra.kind) and (work.rhythm, work.every) == rhythm for work in works)
 
 
-def left_out(works: Sequence[Work], found: Sequence[Extra], total: Total, count: int) -> str:
+def left_out(works: Sequence[NamedWork], found: Sequence[Extra], total: Total, count: int) -> str:
     """One sentence that names what was not reached and is not in the figures; empty for nothing.
 
     Args:
@@ -328,7 +330,7 @@ def left_out(works: Sequence[Work], found: Sequence[Extra], total: Total, count:
     return f"Not seen in {count:,} steps, and not in these figures: {'; '.join(listed)}."
 
 
-def _words(work: Work) -> str:
+def _words(work: NamedWork) -> str:
     if work.every is None or math.isinf(work.every) or work.rhythm is Rhythm.RUN:
         return "once"
     unit = "epoch" if work.rhythm is Rhythm.EPOCH else "step"

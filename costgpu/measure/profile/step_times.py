@@ -14,7 +14,7 @@ from itertools import pairwise
 from costgpu.measure.probe.record import Intervals, Loader, Saves, Validation
 from costgpu.measure.profile.rhythms import (
     DISK_WORDS,
-    Work,
+    NamedWork,
     epoch_starts,
     forward_seconds,
     repeating,
@@ -254,8 +254,8 @@ def _state_seconds(phase: Intervals) -> float:
 
 
 def _long_intervals(
-    works: Sequence[Work], phase: Intervals, step: StepTimes
-) -> Iterator[tuple[Work, list[int], float]]:
+    works: Sequence[NamedWork], phase: Intervals, step: StepTimes
+) -> Iterator[tuple[NamedWork, list[int], float]]:
     """Work whose intervals took clearly longer than a step, though nothing was seen in them; each interval once.
 
     Yields:

@@ -54,7 +54,7 @@ ROW = Speedup(
     as_of=date(2026, 11, 21),
 )
 RATE = benchmark_table.rate_of(ROW)[1]
-WORK = benchmark_table.Work("gradient-boosted-trees", "xgboost", "round", 1.0, RATE)
+WORK = benchmark_table.TableWork("gradient-boosted-trees", "xgboost", "round", 1.0, RATE)
 
 
 def claimed(low: float, high: float, kind: str = "svm", weight: float = 0.5, *, plausible: bool = True) -> Speedup:
@@ -83,7 +83,7 @@ def with_ratio(ratio: float, **changes: object) -> Speedup:
     return replace(ROW, gpu_seconds=100.0 / ratio, ratio_low=ratio, ratio_high=ratio, **changes)  # type: ignore[arg-type]
 
 
-def found(work: benchmark_table.Work, *rows: Speedup, gpu: str = "V100") -> benchmark_table.TableSpeed:
+def found(work: benchmark_table.TableWork, *rows: Speedup, gpu: str = "V100") -> benchmark_table.TableSpeed:
     speed = benchmark_table.table_speed(work, accelerators()[gpu], rows)
     assert speed is not None
     return speed
@@ -124,7 +124,7 @@ def test_a_round_on_hardly_any_data_takes_a_gpu_what_it_takes_to_start() -> None
     rows = [row for row in speedups() if row.kind == benchmark_table.TREES]
     quickest = min(row.cpu_seconds / row.ratio / row.units for row in rows if row.cpu_seconds and row.units)
     for seconds in (1e-5, 1e-3):
-        tiny = benchmark_table.Work(benchmark_table.TREES, "lightgbm 4.6", "round", seconds, 50.0)
+        tiny = benchmark_table.TableWork(benchmark_table.TREES, "lightgbm 4.6", "round", seconds, 50.0)
         speed = found(tiny, *rows, gpu="T4")
         assert seconds / speed.speedup >= 0.99 * quickest
         assert "at least" in speed.notes[-1]
@@ -215,7 +215,7 @@ def test_the_width_covers_what_other_sources_say_of_a_row() -> None:
         assert row.cpu_seconds is not None
         seconds = row.cpu_seconds / (row.units or 1.0)
         unit = row.unit if row.units else ""
-        work = benchmark_table.Work(
+        work = benchmark_table.TableWork(
             row.kind, benchmark_table.library(row.framework), unit, seconds, benchmark_table.rate_of(row)[1]
         )
         speed = benchmark_table.table_speed(work, accelerators()[row.gpu], others)
@@ -226,7 +226,7 @@ def test_the_width_covers_what_other_sources_say_of_a_row() -> None:
 
 
 def test_trees_on_few_rows_are_not_faster_on_a_gpu_and_on_many_they_are() -> None:
-    few = benchmark_table.Work("gradient-boosted-trees", "xgboost", "round", 0.003, 1350.0)
+    few = benchmark_table.TableWork("gradient-boosted-trees", "xgboost", "round", 0.003, 1350.0)
     many = replace(few, unit_seconds=0.3)
     for gpu in (T4, V100, H100):
         small, large = (
@@ -283,7 +283,7 @@ def predicted(work: WorkloadProfile, where: Candidate, rows: tuple[Speedup, ...]
 def test_a_phase_from_the_table_is_its_seconds_here_over_the_speed_up() -> None:
     there = predicted(profile(TREES), candidate("V100"))
     rate = benchmark_table.cpu_rate(rates_here(MACHINE), 0.1)
-    speed = found(benchmark_table.Work(TREES.kind, "xgboost", "round", 4.0, rate), *speedups())
+    speed = found(benchmark_table.TableWork(TREES.kind, "xgboost", "round", 4.0, rate), *speedups())
     assert there.step_seconds == pytest.approx(4.0 / speed.speedup)
     assert there.provenance is Provenance.BENCHMARKED
     assert not there.infeasible

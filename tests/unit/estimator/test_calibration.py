@@ -26,7 +26,7 @@ from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, execution_of, precision_of
 from costgpu.estimator.interval import Z80, sigma_of_runs
 from costgpu.estimator.predict import as_measured, is_same_job
-from costgpu.estimator.roofline import TRAINING, Host, gpu_terms
+from costgpu.estimator.roofline import TRAINING, HostCpu, gpu_terms
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
@@ -144,7 +144,7 @@ def test_this_gpu_gives_back_what_was_measured() -> None:
     found = calibrated(calibration, 0, modelled(here), here)
     one = measured.phases[0].optimizers
     own = gpu_terms(
-        WORK, here, execution_of(measured.framework), TRAINING, optimizers=one, host=Host(script_seconds=0.05)
+        WORK, here, execution_of(measured.framework), TRAINING, optimizers=one, host=HostCpu(script_seconds=0.05)
     ).host
     assert sum(found.values()) + 0.1 + own + COPY_A10G == pytest.approx(0.9)
 

@@ -28,7 +28,7 @@ from costgpu.estimator.gpu import (
 )
 from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.interval import Interval
-from costgpu.estimator.roofline import OVERLAP, TRAINING, GpuTerms, Host, beside, gpu_terms
+from costgpu.estimator.roofline import OVERLAP, TRAINING, GpuTerms, HostCpu, beside, gpu_terms
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Autocast, Framework, OptimizerFacts
@@ -40,7 +40,7 @@ TF32 = Precision(half=None, matmul_tf32=True, conv_tf32=True)
 NO_TF32 = Precision(half=None, matmul_tf32=False, conv_tf32=False)
 FP16 = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
 BF16 = Precision(half="bfloat16", matmul_tf32=False, conv_tf32=True)
-ALONE = Host()
+ALONE = HostCpu()
 
 
 def gpu(
@@ -95,7 +95,7 @@ def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, 
 
 
 def trained(
-    step: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = ALONE
+    step: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: HostCpu = ALONE
 ) -> GpuTerms:
     return gpu_terms(step, spec, Execution(precision), TRAINING, optimizers=optimizers, host=host)
 
@@ -349,7 +349,7 @@ def test_what_calls_of_the_framework_add() -> None:
     """Forward calls go through Python, those of autograd do not; a slower core takes longer for both."""
     step = replace(work(moved=0.0, kernels=0.0), forward_calls=1000, backward_calls=2000)
     assert trained(step, [], FP32, A100).calls == pytest.approx(1000 * 50e-6 + 2000 * 10e-6)
-    assert trained(step, [], FP32, A100, Host(speed=0.5)).calls == pytest.approx(2 * 0.07)
+    assert trained(step, [], FP32, A100, HostCpu(speed=0.5)).calls == pytest.approx(2 * 0.07)
     busy = replace(step, moved={("pointwise", "float32"): 1e12})
     found = trained(busy, [], FP32, A100)
     assert found.calls < 0.001 * found.seconds
@@ -359,13 +359,13 @@ def test_what_calls_of_the_framework_add() -> None:
 def test_the_scripts_python_hides_behind_the_device_unless_every_step_waits_for_a_value() -> None:
     step = replace(work(moved=1e12), forward_calls=1000)
     device = trained(step, [], FP32, A100).seconds
-    hidden = trained(step, [], FP32, A100, Host(script_seconds=0.1))
+    hidden = trained(step, [], FP32, A100, HostCpu(script_seconds=0.1))
     assert hidden.host < 0.01
     assert hidden.seconds == pytest.approx(beside(hidden.device_seconds, 0.05 + 0.1))
-    waits = trained(replace(step, syncs=1), [], FP32, A100, Host(script_seconds=0.1))
+    waits = trained(replace(step, syncs=1), [], FP32, A100, HostCpu(script_seconds=0.1))
     assert waits.host == pytest.approx(0.1)
     assert waits.seconds == pytest.approx(device + 0.1)
-    often = trained(replace(step, syncs=7), [], FP32, A100, Host(script_seconds=0.1))
+    often = trained(replace(step, syncs=7), [], FP32, A100, HostCpu(script_seconds=0.1))
     assert often.host == pytest.approx(0.1)
 
 

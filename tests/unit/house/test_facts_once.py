@@ -116,3 +116,14 @@ def test_what_an_end_means() -> None:
     assert not any(
         reason.outcome.wasted for reason in (EndReason.SUCCEEDED, EndReason.CANCELLED, EndReason.MAX_DURATION)
     )
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Adapters of two clouds may name alike what each has; a notebook's verdict is one, with its page."""
+    homes: dict[str, list[str]] = {}
+    for path, node in nodes(ast.ClassDef):
+        homes.setdefault(node.name, []).append(path)  # type: ignore[attr-defined]
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1 and name != "Verdict"}
+    clouds = {name for name, (one, *more) in twice.items() if len(more) == 1 and "providers/" in one and one != more[0]}
+    assert not {name: paths for name, paths in twice.items() if name not in clouds}
+    assert len(clouds) <= 7, "give one of them the cloud's own word"

@@ -13,7 +13,7 @@ import pytest
 
 from costgpu.measure.probe.loops.upcoming_work import UpcomingWork
 from costgpu.measure.profile.accumulation import accumulation
-from costgpu.measure.profile.rhythms import Work, works_of
+from costgpu.measure.profile.rhythms import NamedWork, works_of
 from costgpu.models.workload import ExtraKind, Rhythm, Total, TotalKind
 from tests.unit.measure.live_stack import Loader, stack_of
 from tests.unit.measure.records import phase, shot
@@ -89,7 +89,7 @@ class Run:
     def save_checkpoint(self) -> None:
         self.came.append(self.steps)
 
-    def works(self) -> list[Work]:
+    def works(self) -> list[NamedWork]:
         record = phase(
             *self.shots,
             seconds=[0.1] * (min(MEASURED, self.steps) - 1),

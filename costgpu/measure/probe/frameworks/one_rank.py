@@ -25,7 +25,7 @@ GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD")
 
 
-class Ended:
+class EndedProcess:
     """The place of a process that is not started: it has ended, and well."""
 
     pid, returncode, sentinel, processes = None, 0, -1, ()
@@ -83,7 +83,7 @@ class OneRank:
         self.asked(nprocs)
         self.look_for_number()
         fn(0, *args)
-        return None if join else Ended()
+        return None if join else EndedProcess()
 
     def start(self, inner, process):
         target = getattr(process, "_target", None) or process.run
@@ -93,7 +93,7 @@ class OneRank:
         code = code_of(target)
         if self.here is not None and self.here is not code:
             return inner(process)
-        put(process, _popen=Ended())
+        put(process, _popen=EndedProcess())
         if self.here is code:
             self.processes += 1
             return None

@@ -14,7 +14,7 @@ from ..schedstat import clock
 from .arguments import first_tensor, tokens_of
 from .generation import GenerateCall
 from .phase import ENOUGH_UNITS, Inference
-from .places import Places
+from .places import CallPlaces
 
 ENOUGH_DECODES = 8
 GROWS = 3  # calls in a row that are each a token longer: the same sequence, and no new item
@@ -25,7 +25,7 @@ class InferenceFollower:
     """Knows which module the script is calling from outside of modules, and what that call is part of."""
 
     def __init__(self, recorder):
-        self.recorder, self.places = recorder, Places(recorder)
+        self.recorder, self.places = recorder, CallPlaces(recorder)
         self.root = self.frame = None  # the outermost module that runs now, and torch's frame that runs it
         self.generating = None
         self.lengths = {}  # id of a module -> tokens of its last call

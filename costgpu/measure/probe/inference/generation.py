@@ -11,7 +11,7 @@ from .arguments import cache_of
 MOST_UNITS = 5000
 
 
-class Generation:
+class GeneratedTokens:
     """Tokens of one phase's units: each is one prefill of all prompts, and a decode for each further token."""
 
     def __init__(self, module, *, same_loop=False):

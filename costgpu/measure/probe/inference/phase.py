@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ..frameworks.trainers import DRIVERS, told_by
-from ..phase import Phase
+from ..phase import LivePhase
 from ..record import InferenceFacts
 from ..result import describe_batch
 from .arguments import kind_of, weights_of
 from .forward_trace import ForwardTrace
-from .generation import Generation
+from .generation import GeneratedTokens
 
 MOST_SIZES = 5000
 ENOUGH_UNITS = 3
 REPEATS = 3  # another place so often, and the anchor not once: that place is what repeats
 
 
-class Inference(Phase):
+class Inference(LivePhase):
     """The anchor is the place and module whose call begins a unit; all else up to its next call is part of the unit."""
 
     trains = False
@@ -120,7 +120,7 @@ class Inference(Phase):
     def generates(self, module, *, same_loop=False):
         """Return what its units generate, which they may only do from now on."""
         if self.generation is None:
-            self.generation = Generation(module, same_loop=same_loop)
+            self.generation = GeneratedTokens(module, same_loop=same_loop)
         return self.generation
 
     def makes_longer(self):

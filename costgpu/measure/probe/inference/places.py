@@ -9,7 +9,7 @@ from ..loops.source import Source, loops_around
 from ..phase import ANYWHERE
 
 
-class Places:
+class CallPlaces:
     """Reads the live stack around calls of modules."""
 
     def __init__(self, recorder):

@@ -12,7 +12,7 @@ from .source import Source, assigned_pairs, own_statements
 MOST_DECORATORS = 8
 
 
-class Items:
+class LengthOnly:
     """Stands for an argument of which only the length could be read."""
 
     def __init__(self, length):
@@ -23,9 +23,9 @@ class Items:
 
 
 def evaluated(evaluator, node):
-    """Return the value of an expression, `Items` where only its length can be read, or else MISSING."""
+    """Return the value of an expression, `LengthOnly` where only its length can be read, or else MISSING."""
     value = evaluator.known(node)
-    return known(lambda: Items(int(evaluator.trips(node))), default=MISSING) if value is MISSING else value
+    return known(lambda: LengthOnly(int(evaluator.trips(node))), default=MISSING) if value is MISSING else value
 
 
 def bind_call(call, evaluator):

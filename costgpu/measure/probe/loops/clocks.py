@@ -26,7 +26,7 @@ class Now:
         self.value, self.unit = value, unit
 
 
-class Clock:
+class ClockReader:
     """Reads expressions as sums of a clock, of the moments it is compared with, and of seconds."""
 
     def __init__(self, loop, place):
@@ -139,7 +139,7 @@ def clock_seconds(test, ends, loop, place):
     Args:
         ends: The truth of the test that ends the loop.
     """
-    evaluator, clock = place.evaluator, Clock(loop, place)
+    evaluator, clock = place.evaluator, ClockReader(loop, place)
     if isinstance(test, (ast.Call, ast.Attribute)):
         test, evaluator = unfolded(test, evaluator)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

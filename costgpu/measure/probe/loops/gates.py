@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..patching import known
-from .call_binding import Items, evaluated, plain_function
+from .call_binding import LengthOnly, evaluated, plain_function
 from .constants import Constants
 from .counters import counter
 from .exit_paths import Walker
@@ -131,7 +131,7 @@ class Body(Place):
         if not isinstance(node, ast.Compare) or not is_none(node.comparators[0]) or not self.constants.fixed(node.left):
             return MISSING
         value = evaluated(self.evaluator, node.left)
-        if value is MISSING or isinstance(value, Items) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        if value is MISSING or isinstance(value, LengthOnly) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return MISSING
         return (value is None) is isinstance(node.ops[0], ast.Is)
 

@@ -10,7 +10,7 @@ from .source import LOOPS, Source, own_statements
 BLOCKS = ("body", "orelse", "finalbody")
 
 
-class Items(Executions):
+class YieldCount(Executions):
     """Counts what the statements of a generator function give."""
 
     endless = True
@@ -47,7 +47,7 @@ def items_of_scope(scope, inside):
         raise Unknown("no generator")
     if ast.Return in kinds:
         raise Unknown("a generator that may end early")
-    return Items().of_all(scope.body, inside.within(inside.local, inside.globals, deeper=1), 0)
+    return YieldCount().of_all(scope.body, inside.within(inside.local, inside.globals, deeper=1), 0)
 
 
 def leaves(body, kind):

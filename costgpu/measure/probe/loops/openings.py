@@ -13,7 +13,7 @@ MOST_BRUTE, MOST_LOOKS, MOST_OF_A_LAP = 10000, 4000, 256
 MOST_AHEAD = 64  # openings that are told
 
 
-class Rhythm:
+class OpeningRhythm:
     """Iterations from one opening to the next, and openings counted from this iteration on (earlier ones are negative).
 
     `every` is inf for what does not come back, None for what cannot be told; `opens` is None where it is not known.
@@ -28,7 +28,7 @@ class Rhythm:
         return self.every == math.inf and not self.opens
 
 
-NEVER = Rhythm(math.inf, [])
+NEVER = OpeningRhythm(math.inf, [])
 
 
 class AtIteration(Evaluator):
@@ -169,13 +169,13 @@ class AtIteration(Evaluator):
                 every = lead.trips / len(lap)
                 lap = [one + n * lead.trips for n in range(1 + MOST_AHEAD // len(lap)) for one in lap]
                 behind = sum(one < first for one in lap)
-                return Rhythm(every, lap[: behind + MOST_AHEAD])
+                return OpeningRhythm(every, lap[: behind + MOST_AHEAD])
         behind = list(self.openings(tests, max(-MOST_AHEAD, 1 - step if passed is None else -passed), first))
         high = left if left is not None and not resets else math.inf
         ahead = list(itertools.islice(self.openings(tests, first, high), MOST_AHEAD))
         if len(ahead) < 2 or self.places(tests, first)[1]:
-            return Rhythm(math.inf, behind + ahead, by_steps)
-        return Rhythm((ahead[-1] - ahead[0]) / (len(ahead) - 1), behind + ahead, by_steps)
+            return OpeningRhythm(math.inf, behind + ahead, by_steps)
+        return OpeningRhythm((ahead[-1] - ahead[0]) / (len(ahead) - 1), behind + ahead, by_steps)
 
 
 def is_equality(test, truth):
@@ -193,13 +193,13 @@ def rhythm_of(alternatives, line, body, key, step):
     known = [one for one in found if one.every is not None]
     again = [one for one in known if one.every < math.inf]
     if not known or (len(known) < len(found) and not again):
-        return Rhythm(None)
+        return OpeningRhythm(None)
     if not again:
-        return Rhythm(math.inf, sorted({place for one in known for place in one.opens}), known[0].by_steps)
+        return OpeningRhythm(math.inf, sorted({place for one in known for place in one.opens}), known[0].by_steps)
     every = 1 / sum(1 / one.every for one in again)
     sure = len(known) == len(found) and all(one.opens is not None for one in known)
     opens = sorted({place for one in known for place in one.opens}) if sure else None
-    return Rhythm(max(1.0, every), opens, again[0].by_steps, any(one.at_most for one in known))
+    return OpeningRhythm(max(1.0, every), opens, again[0].by_steps, any(one.at_most for one in known))
 
 
 def distinct(rhythms):
@@ -242,12 +242,12 @@ def of_all(tests, line, body, key, step):
     try:
         rhythm = of_known(at, known, body.order, 0 if line > body.line else 1, step)
     except Exception:  # noqa: BLE001 - a modulus of 0, an object that cannot be compared, too many looks
-        return Rhythm(None)
+        return OpeningRhythm(None)
     if not unknown or rhythm.never:
         return rhythm
     if rhythm.every in (1.0, math.inf):
-        return Rhythm(None)
-    return Rhythm(rhythm.every, rhythm.opens, rhythm.by_steps, at_most=True)
+        return OpeningRhythm(None)
+    return OpeningRhythm(rhythm.every, rhythm.opens, rhythm.by_steps, at_most=True)
 
 
 def of_stranger(at, node, truth):
@@ -256,8 +256,8 @@ def of_stranger(at, node, truth):
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) and is_settled(one.right):
             number = at.value(one.right)
             if isinstance(number, (int, float)) and number and is_equality(node, truth):
-                return Rhythm(float(abs(number)))
-    return Rhythm(None)
+                return OpeningRhythm(float(abs(number)))
+    return OpeningRhythm(None)
 
 
 def of_known(at, tests, order, first, step):
@@ -271,11 +271,11 @@ def of_known(at, tests, order, first, step):
         elif all(order.index(one.key) < rank for one in names):
             outside.append((test, truth))
         else:
-            return Rhythm(None)
+            return OpeningRhythm(None)
     rhythm = (
         at.rhythm(here, first, step, rank > 0)
         if here
-        else Rhythm(1.0, list(range(min(first, 1 - step), first + MOST_AHEAD)))
+        else OpeningRhythm(1.0, list(range(min(first, 1 - step), first + MOST_AHEAD)))
     )
     if not outside or rhythm.never or rhythm.every is None:
         return rhythm
@@ -285,4 +285,4 @@ def of_known(at, tests, order, first, step):
     if around.never or around.every is None:
         return around
     opens = rhythm.opens if further.hold(outside, 0) and rhythm.opens is not None else []
-    return Rhythm(rhythm.every * around.every, opens, rhythm.by_steps)
+    return OpeningRhythm(rhythm.every * around.every, opens, rhythm.by_steps)

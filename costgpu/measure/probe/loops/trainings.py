@@ -6,7 +6,7 @@ import inspect
 import types
 
 from ..patching import known
-from .call_binding import Items, bind, evaluated, plain_function
+from .call_binding import LengthOnly, bind, evaluated, plain_function
 from .live_values import MISSING
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
@@ -140,7 +140,7 @@ class Trainings:
         if isinstance(func, ast.Attribute):
             owner = evaluated(evaluator, func.value)
             kind = owner if isinstance(owner, type) else type(owner)
-            if owner is MISSING or isinstance(owner, Items):
+            if owner is MISSING or isinstance(owner, LengthOnly):
                 made = func.value if isinstance(func.value, ast.Call) else made_last(func.value, call.lineno, reach)
                 kind = evaluated(evaluator, made.func) if made is not None else None
                 kind = kind if isinstance(kind, type) else None

@@ -15,7 +15,7 @@ from .exit_paths import INNER, ExitTaken, Walker, product
 from .forward_passes import ForwardPasses, Trains
 from .gates import Body, Outside
 from .loop_exits import words_of_all
-from .openings import NEVER, Rhythm, rhythm_of
+from .openings import NEVER, OpeningRhythm, rhythm_of
 from .reach import Reach
 from .safe_eval import Unknown
 from .source import Source, encloses, loops_around, own_statements
@@ -316,7 +316,7 @@ class UpcomingWork:
             closed = [(test if isinstance(test, ExitTaken) else body.closed(test), truth) for test, truth in tests]
             return rhythm_of(product(closed, body.assigned, 0), line, body, key, step)
         except Exception:  # noqa: BLE001 - objects of the user's may raise anything
-            return Rhythm(None)
+            return OpeningRhythm(None)
 
     def loaders_read(self, node, evaluator, training_loader):
         """DataLoaders, other than the training's, that a statement names, or a function of the script's own loops over."""

@@ -308,11 +308,11 @@ def make_as(owner, name, make, *more):
     """Has ``owner.name``, a class, made by ``make``; instances of it, and of `more`, are its instances."""
     real = getattr(owner, name)
 
-    class Kind(type(real)):
+    class MadeAs(type(real)):
         def __instancecheck__(cls, value):
             return isinstance(value, (real,) + more)
 
         def __call__(cls, *args, **kwargs):
             return make(*args, **kwargs)
 
-    put(owner, **{name: Kind(name, (real,), {"__module__": owner.__name__})})
+    put(owner, **{name: MadeAs(name, (real,), {"__module__": owner.__name__})})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from costgpu.estimator.gpu import Execution, Precision, Runtime
 from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.op_costs import work_of
-from costgpu.estimator.roofline import FORWARD, Host, call_seconds, device_sums
+from costgpu.estimator.roofline import FORWARD, HostCpu, call_seconds, device_sums
 from costgpu.estimator.work import Work
 from costgpu.pricing.hardware import accelerator, accelerators
 from tests.unit.estimator.inference.builders import PLAIN, convolution, forward_terms, linear, relu
@@ -108,19 +108,19 @@ def test_compiled_and_graphs_shorten_what_the_host_does() -> None:
 
 def test_own_python_replaces_the_assumed_cost_of_a_launch() -> None:
     work = _net(1)
-    assert call_seconds(work, PLAIN, FORWARD, host=Host(1.0, 0.5)) == pytest.approx(0.5 + 10e-6 * work.kernels)
-    assert call_seconds(work, PLAIN, FORWARD, host=Host(0.5, 0.5)) == pytest.approx(0.5 + 20e-6 * work.kernels)
+    assert call_seconds(work, PLAIN, FORWARD, host=HostCpu(1.0, 0.5)) == pytest.approx(0.5 + 10e-6 * work.kernels)
+    assert call_seconds(work, PLAIN, FORWARD, host=HostCpu(0.5, 0.5)) == pytest.approx(0.5 + 20e-6 * work.kernels)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.3, 3))
 def test_more_of_the_script_s_own_python_is_never_faster(one: float, other: float, speed: float) -> None:
     """And none that was measured is as none that was not."""
     work, (few, many) = _net(1), sorted((one, other))
-    assert call_seconds(work, PLAIN, FORWARD, host=Host(speed, few)) <= call_seconds(
-        work, PLAIN, FORWARD, host=Host(speed, many)
+    assert call_seconds(work, PLAIN, FORWARD, host=HostCpu(speed, few)) <= call_seconds(
+        work, PLAIN, FORWARD, host=HostCpu(speed, many)
     )
-    none = call_seconds(work, PLAIN, FORWARD, host=Host(speed))
-    assert call_seconds(work, PLAIN, FORWARD, host=Host(speed, 0.0)) == pytest.approx(none)
+    none = call_seconds(work, PLAIN, FORWARD, host=HostCpu(speed))
+    assert call_seconds(work, PLAIN, FORWARD, host=HostCpu(speed, 0.0)) == pytest.approx(none)
 
 
 def test_evaluated_batch_norm_is_one_pass_over_its_input() -> None:

@@ -113,8 +113,6 @@ TILE, LEAST_SIDE = 128.0, 8.0  # side of the largest tile of a matrix product, a
 NARROW_GROUP, RESNEXT_GROUP, RESNEXT_GROUPS = 8, 32, 32
 ALIGNED = 8  # channels of which half-precision tensor cores take a multiple
 CAST_BYTES = 6.0  # of an element that is read as float32 and written in half precision, or the reverse
-# Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
-# of others. Source: medians of the traces of 50 image models and transformers (benchmarks/rows.py, 2026-11-23).
 THIN_FLOPS = 500.0  # FLOPs for one element moved, below which a product counts as thin
 
 

@@ -23,7 +23,8 @@ DENSE = "dense"  # dense convolutions
 GROUPED = "grouped"  # grouped and depthwise convolutions; ``grouped_nhwc`` in channels-last order
 NORM = "norm"  # layer norms, which autocast runs in fp32
 POINTWISE = "pointwise"  # everything else, which compilers fuse
-# Share of the bytes that autocast leaves, of convolutions and of others, where types under it are not known.
+# Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
+# of others. Source: medians of the traces of 50 image models and transformers (benchmarks/rows.py, 2026-11-23).
 AUTOCAST_BYTES_CONV, AUTOCAST_BYTES_OTHER = 0.5, 0.8
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.measure.profile.gpu_paths import NOTHING
+from costgpu.measure.probe.frameworks.framework import NOTHING
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, TotalKind
 from tests.measure.harness import profile_of, request
 

@@ -1,4 +1,4 @@
-"""A framework that costgpu has never heard of, added by one file and its line in the registry."""
+"""A framework that costgpu has never heard of, added by one file and its entry in the registry."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import pytest
 
 import costgpu
 
-SPEC = """
+HOOKS = """
 from ..patching import observe
-from .framework import FrameworkSpec
+from .registry import GADGET
 
 
 def hooks(recorder):
@@ -27,17 +27,19 @@ def hooks(recorder):
         observe(module.Model, "update", step)
 
     return {"gadget": attach}
-
-
+"""
+ENTRY = """
 GADGET = FrameworkSpec(
     name="gadget",
     label="Gadget",
-    hooks=hooks,
+    hooks="gadget_hooks",
     computes=True,
     rank=3,
-    on_gpu=lambda facts: ("gradient-boosted-trees", "on a GPU it takes a crank"),
+    family=BOOSTED_TREES,
+    gpu_option="a crank",
 )
-"""
+FRAMEWORKS = (
+    GADGET,"""
 GADGET = """
 import time
 
@@ -61,13 +63,12 @@ while model.stages:
 
 
 @pytest.mark.slow
-def test_one_file_and_one_line(tmp_path: Path) -> None:
+def test_one_file_and_one_entry(tmp_path: Path) -> None:
     package = shutil.copytree(Path(costgpu.__file__).parent, tmp_path / "lib" / "costgpu")
     room = package / "measure" / "probe" / "frameworks"
-    (room / "gadget_hooks.py").write_text(SPEC)
+    (room / "gadget_hooks.py").write_text(HOOKS)
     registry = room / "registry.py"
-    text = registry.read_text().replace("from .jax_hooks", "from .gadget_hooks import GADGET\nfrom .jax_hooks")
-    registry.write_text(text.replace("    XGBOOST,\n", "    XGBOOST,\n    GADGET,\n"))
+    registry.write_text(registry.read_text().replace("\nFRAMEWORKS = (", ENTRY))
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "gadget.py").write_text(GADGET)
     command = [sys.executable, "-m", "costgpu", "estimate", "--steps", "20", "--save", "profile.json", "train.py"]

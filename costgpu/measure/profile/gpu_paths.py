@@ -6,8 +6,6 @@ from costgpu.measure.probe.frameworks.registry import BY_NAME
 from costgpu.measure.probe.record import SeriesRecord
 from costgpu.models.workload import GpuPath
 
-NOTHING = "a GPU does nothing for this code as it is written"
-
 
 def gpu_path(series: SeriesRecord) -> tuple[GpuPath, str, str]:
     """Return how its seconds on a GPU can be known, why, and its kind in the benchmark table."""
@@ -22,5 +20,5 @@ def gpu_path(series: SeriesRecord) -> tuple[GpuPath, str, str]:
     if facts.get("inference"):
         name = facts.get("estimator") or source
         return GpuPath.NONE, f"no measured figure for predictions of {name} on a GPU", ""
-    kind, words = framework.on_gpu(facts) if framework.on_gpu is not None else ("", NOTHING)
+    kind, words = framework.on_gpu(facts)
     return GpuPath.TABLE if kind else GpuPath.NONE, words, kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from costgpu.measure.probe.frameworks.framework import BESIDE_TRAINING
+from costgpu.measure.probe.frameworks.framework import BESIDE_TRAINING, NOTHING
 from costgpu.measure.probe.frameworks.registry import BY_NAME, FRAMEWORKS
 from costgpu.measure.probe.record import (
     Intervals,
@@ -14,7 +14,7 @@ from costgpu.measure.probe.record import (
     SeriesFacts,
     SeriesRecord,
 )
-from costgpu.measure.profile.gpu_paths import NOTHING, gpu_path
+from costgpu.measure.profile.gpu_paths import gpu_path
 from costgpu.measure.profile.inference import unit_of_series
 from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits

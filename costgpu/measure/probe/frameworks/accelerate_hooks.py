@@ -7,7 +7,6 @@ import os
 
 from ..patching import harmless, put, wrap
 from ..ranks.world import MEETING_PORT, WORLD
-from .framework import FrameworkSpec
 
 # What `accelerate launch` decides for a whole machine, not for what a script does.
 LEFT_ALONE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
@@ -89,6 +88,3 @@ def hooks(recorder):
         "accelerate.state": attach_state,
         "accelerate.accelerator": attach_accelerator,
     }
-
-
-ACCELERATE = FrameworkSpec(name="accelerate", hooks=hooks, on_torch=True, spreads=("accelerate",))

@@ -6,9 +6,8 @@ import sys
 
 from ..loops.script_frames import own_place
 from ..patching import observe, put
-from .framework import FrameworkSpec
+from .registry import BOOSTED_TREES
 
-FAMILY = "gradient-boosted-trees"  # as the benchmark table calls them
 TRAININGS = ("train", "cv")
 DEVICES = ("device", "device_type")
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
@@ -17,7 +16,7 @@ STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 def open_rounds(progress, framework, total, folds=None, **facts):
     """Return the series of one training, or of one of the `folds` that a cross-validation trains side by side."""
     for earlier in progress.series:
-        if earlier.framework.family == FAMILY:
+        if earlier.framework.family == BOOSTED_TREES:
             earlier.close()  # one training ends before another begins
     search, around = progress.recorder.fits.facts(), None
     if search is not None:
@@ -53,15 +52,3 @@ def on_cpu(params):
         (k, "cpu" if k in DEVICES else "hist" if k == "tree_method" and v == "gpu_hist" else v) for k, v in pairs
     ]
     return dict(changed) if hasattr(params, "items") else changed  # of pairs, one key may come several times
-
-
-def boosted_trees(name, hooks, telling, words, **more):
-    """Return the entry of a library of boosted trees; `words` say what to set for a GPU."""
-
-    def on_gpu(facts):
-        return FAMILY, "" if facts.get("asks_gpu") else "on a GPU it takes " + words
-
-    facts = {"on_gpu": on_gpu, **more}
-    return FrameworkSpec(
-        name=name, hooks=hooks, computes=True, telling=frozenset(telling), rank=3, family=FAMILY, **facts
-    )

@@ -6,7 +6,8 @@ import os
 from functools import partial
 
 from ..patching import harmless, wrap
-from .boosting_hooks import boosted_trees, open_rounds
+from .boosting_hooks import open_rounds
+from .registry import CATBOOST
 
 ON_GPU = ("task_type", "devices", "gpu_ram_part")
 
@@ -45,10 +46,5 @@ def attach_catboost(progress, module):
     wrap(module._CatBoostBase, "_train", train)
 
 
-CATBOOST = boosted_trees(
-    "catboost",
-    lambda recorder: {"catboost.core": partial(attach_catboost, recorder.progress)},
-    ("CatBoostClassifier", "CatBoostRegressor"),
-    "task_type='GPU'",
-    refusals="cuda driver version is insufficient",  # version 1.2
-)
+def hooks(recorder):
+    return {"catboost.core": partial(attach_catboost, recorder.progress)}

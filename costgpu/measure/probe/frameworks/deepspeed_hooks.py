@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from ..patching import harmless, wrap
-from .framework import FrameworkSpec
 
 ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
@@ -32,6 +31,3 @@ def hooks(recorder):
         "deepspeed": partial(attach_deepspeed, recorder.schemes),
         "deepspeed.comm.torch": lambda module: wrap(module, "build_shm_op", lambda inner: None),
     }
-
-
-DEEPSPEED = FrameworkSpec(name="deepspeed", hooks=hooks, on_torch=True, spreads=("deepspeed",))

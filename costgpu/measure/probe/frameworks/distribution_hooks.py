@@ -88,3 +88,7 @@ class DistributionHooks:
         if scheme == "ddp" and any("fsdp" in name.lower() for name in names):
             scheme = "fsdp"
         self.see(scheme, "a Mesh of {}".format(", ".join(names)))
+
+
+def hooks(recorder):
+    return DistributionHooks(recorder.schemes).of_tensorflow()

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from .framework import FrameworkSpec
-
 MODULES = ("horovod.torch", "horovod.keras", "horovod.tensorflow", "horovod.tensorflow.keras")
 CALL = ("DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
 
-HOROVOD = FrameworkSpec(
-    name="horovod",
-    hooks=lambda recorder: {module: partial(recorder.schemes.on_call, *CALL) for module in MODULES},
-)
+
+def hooks(recorder):
+    return {module: partial(recorder.schemes.on_call, *CALL) for module in MODULES}

@@ -10,7 +10,7 @@ from ..loops.script_frames import package_of_file
 from ..patching import harmless, known, patch
 from ..schedstat import clock
 from .distribution_hooks import DistributionHooks
-from .framework import FrameworkSpec
+from .registry import JAX
 
 HEAVY = (
     "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
@@ -254,14 +254,3 @@ def hooks(recorder):
         JaxHooks(recorder.progress).attach(module)
 
     return {"jax": attach}
-
-
-JAX = FrameworkSpec(
-    name="jax",
-    hooks=hooks,
-    computes=True,
-    telling=frozenset("value_and_grad jit vmap pmap apply_gradients optax flax".split()),
-    rank=2,
-    counts="the jitted function's operations",
-    compiles=True,
-)

@@ -10,8 +10,8 @@ from ..loops.script_frames import locals_of, own_place
 from ..patching import attribute, harmless, known, observe, patch
 from ..schedstat import clock
 from .distribution_hooks import DistributionHooks
-from .framework import FrameworkSpec
 from .layer_counter import LayerCounter, product
+from .registry import KERAS, TENSORFLOW
 from .saving_hooks import keras_saves
 from .told_validation import keras_validation
 from .trainers import stoppers
@@ -300,14 +300,3 @@ def hooks(recorder):
 
     functions = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
     return {"keras": attach, "tf_keras": keras.attach, functions: keras.attach_functions}
-
-
-KERAS = FrameworkSpec(name="keras", hooks=hooks, computes=True, rank=0, family="keras", counts="the layers' shapes")
-TENSORFLOW = FrameworkSpec(
-    name="tensorflow",
-    hooks=lambda recorder: DistributionHooks(recorder.schemes).of_tensorflow(),
-    computes=True,
-    telling=frozenset(("GradientTape", "apply_gradients")),
-    rank=1,
-    counts=KERAS.counts,
-)

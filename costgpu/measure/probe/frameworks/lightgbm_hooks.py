@@ -6,7 +6,8 @@ from functools import partial
 
 from ..loops.script_frames import locals_of
 from ..patching import wrap
-from .boosting_hooks import DEVICES, TRAININGS, any_stopper, boosted_trees, count_updates, on_cpu, open_rounds
+from .boosting_hooks import DEVICES, TRAININGS, any_stopper, count_updates, on_cpu, open_rounds
+from .registry import LIGHTGBM
 
 
 def attach(recorder, module):
@@ -30,10 +31,5 @@ def lightgbm_series(progress, booster):
     )
 
 
-LIGHTGBM = boosted_trees(
-    "lightgbm",
-    lambda recorder: {"lightgbm.basic": partial(attach, recorder)},
-    ("LGBMClassifier", "LGBMRegressor"),
-    "a CUDA build of LightGBM and device_type='cuda'",
-    refusals="no opencl device|(gpu|cuda) tree learner was not enabled",  # version 4
-)
+def hooks(recorder):
+    return {"lightgbm.basic": partial(attach, recorder)}

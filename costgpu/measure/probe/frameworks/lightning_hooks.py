@@ -7,7 +7,6 @@ import os
 from ..patching import observe, put, wrap
 from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
-from .framework import FrameworkSpec
 
 ALL = ("auto", -1, "-1", None)
 GPUS = ("auto", "gpu", "cuda", None)
@@ -83,10 +82,5 @@ class LightningHooks:
             self.recorder.schemes.data_are_divided(kwargs.get("use_distributed_sampler", True))
 
 
-LIGHTNING = FrameworkSpec(
-    name="lightning",
-    hooks=lambda recorder: LightningHooks(recorder).callbacks(),
-    refusals="cudaaccelerator|no supported gpu backend",
-    on_torch=True,
-    spreads=("lightning", "pytorch_lightning", "lightning_fabric"),
-)
+def hooks(recorder):
+    return LightningHooks(recorder).callbacks()

@@ -1,21 +1,103 @@
-"""All frameworks that costgpu knows: one line each. The probe calls their hooks, and the host reads the same entries."""
+"""All frameworks that costgpu knows: one entry each. The probe calls their hooks, and the host reads the same entries."""
 
 from __future__ import annotations
 
-from .accelerate_hooks import ACCELERATE
-from .catboost_hooks import CATBOOST
-from .deepspeed_hooks import DEEPSPEED
 from .framework import FrameworkSpec
-from .horovod_hooks import HOROVOD
-from .jax_hooks import JAX
-from .keras_hooks import KERAS, TENSORFLOW
-from .lightgbm_hooks import LIGHTGBM
-from .lightning_hooks import LIGHTNING
-from .sklearn_hooks import SKLEARN
-from .torch_hooks import TORCH
-from .tqdm_hooks import TQDM
-from .transformers_hooks import TRANSFORMERS
-from .xgboost_hooks import XGBOOST
+
+BOOSTED_TREES = "gradient-boosted-trees"  # as the benchmark table calls them
+
+TORCH = FrameworkSpec(
+    name="torch",
+    hooks="torch_hooks",
+    computes=True,
+    telling=frozenset(
+        (
+            "nn optim Module Sequential Parameter Optimizer backward zero_grad no_grad inference_mode autocast autograd"
+            " requires_grad load_state_dict DataLoader"
+        ).split()
+    ),
+    counts="its operations",
+    on_torch=True,
+)
+JAX = FrameworkSpec(
+    name="jax",
+    hooks="jax_hooks",
+    computes=True,
+    telling=frozenset("value_and_grad jit vmap pmap apply_gradients optax flax".split()),
+    rank=2,
+    counts="the jitted function's operations",
+    compiles=True,
+)
+KERAS = FrameworkSpec(
+    name="keras", hooks="keras_hooks", computes=True, rank=0, family="keras", counts="the layers' shapes"
+)
+TENSORFLOW = FrameworkSpec(
+    name="tensorflow",
+    hooks="distribution_hooks",
+    computes=True,
+    telling=frozenset(("GradientTape", "apply_gradients")),
+    rank=1,
+    counts=KERAS.counts,
+)
+XGBOOST = FrameworkSpec(
+    name="xgboost",
+    hooks="xgboost_hooks",
+    computes=True,
+    telling=frozenset(("XGBClassifier", "XGBRegressor")),
+    rank=3,
+    family=BOOSTED_TREES,
+    gpu_option="device='cuda'",
+    on_gpu_by_facts=True,
+)
+LIGHTGBM = FrameworkSpec(
+    name="lightgbm",
+    hooks="lightgbm_hooks",
+    computes=True,
+    telling=frozenset(("LGBMClassifier", "LGBMRegressor")),
+    rank=3,
+    family=BOOSTED_TREES,
+    gpu_option="a CUDA build of LightGBM and device_type='cuda'",
+    refusals="no opencl device|(gpu|cuda) tree learner was not enabled",  # version 4
+)
+CATBOOST = FrameworkSpec(
+    name="catboost",
+    hooks="catboost_hooks",
+    computes=True,
+    telling=frozenset(("CatBoostClassifier", "CatBoostRegressor")),
+    rank=3,
+    family=BOOSTED_TREES,
+    gpu_option="task_type='GPU'",
+    refusals="cuda driver version is insufficient",  # version 1.2
+)
+SKLEARN = FrameworkSpec(
+    name="sklearn",
+    label="scikit-learn",
+    hooks="sklearn_hooks",
+    computes=True,
+    rank=4,
+    family="sklearn",
+    on_gpu_by_facts=True,
+    fits=True,
+)
+LIGHTNING = FrameworkSpec(
+    name="lightning",
+    hooks="lightning_hooks",
+    refusals="cudaaccelerator|no supported gpu backend",
+    on_torch=True,
+    spreads=("lightning", "pytorch_lightning", "lightning_fabric"),
+)
+TRANSFORMERS = FrameworkSpec(
+    name="transformers",
+    hooks="transformers_hooks",
+    telling=frozenset("Trainer TrainingArguments from_pretrained AutoModel pipeline".split()),
+    refusals="support bf16/gpu",  # versions 4 and 5
+    on_torch=True,
+    spreads=("transformers",),
+)
+ACCELERATE = FrameworkSpec(name="accelerate", hooks="accelerate_hooks", on_torch=True, spreads=("accelerate",))
+DEEPSPEED = FrameworkSpec(name="deepspeed", hooks="deepspeed_hooks", on_torch=True, spreads=("deepspeed",))
+HOROVOD = FrameworkSpec(name="horovod", hooks="horovod_hooks")
+TQDM = FrameworkSpec(name="tqdm", label="Python", hooks="tqdm_hooks", rank=8)
 
 FRAMEWORKS = (
     TORCH,
@@ -43,6 +125,6 @@ def callbacks(recorder):
     """Return what to call after a module has been imported, in order, by the module's name."""
     found = {}
     for framework in FRAMEWORKS:
-        for name, attach in (framework.hooks(recorder) if framework.hooks is not None else {}).items():
+        for name, attach in (framework.module().hooks(recorder) if framework.hooks else {}).items():
             found.setdefault(name, []).append(attach)
     return found

@@ -9,8 +9,8 @@ from ..loops.script_frames import library_loops, own_place
 from ..loops.search_plan import TRAIN_SIZE, read_plan
 from ..patching import harmless, known, observe, wrap
 from ..schedstat import clock
-from .framework import FrameworkSpec
 from .predict_hooks import Predictions
+from .registry import SKLEARN
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
 PARTS = (  # what each call of a class's (or module's) function is, the setting that says how many, and what may end them
@@ -279,15 +279,3 @@ def hooks(recorder):
 
     search = {"sklearn.model_selection._validation": recorder.fits.attach_search}
     return {"sklearn.base": attach_base, **search, **recorder.fits.attach_parts()}
-
-
-SKLEARN = FrameworkSpec(
-    name="sklearn",
-    label="scikit-learn",
-    hooks=hooks,
-    computes=True,
-    rank=4,
-    family="sklearn",
-    on_gpu=on_gpu,
-    fits=True,
-)

@@ -11,7 +11,6 @@ from ..ranks.sharded import Sharded
 from ..sandbox.fake_cuda import FakeCuda
 from ..sandbox.files import note_overwritten
 from ..schedstat import clock, cpu_clock, run_delay
-from .framework import FrameworkSpec
 from .one_rank import ONE_RANK
 
 ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
@@ -252,20 +251,5 @@ def size_of(target):
     return float(known(lambda: os.path.getsize(target) if is_path else target.tell(), default=0))
 
 
-def hooks_of_torch(recorder):
+def hooks(recorder):
     return {"torch": recorder.attach, **recorder.schemes.callbacks(), **Sharded(recorder.schemes).callbacks()}
-
-
-TORCH = FrameworkSpec(
-    name="torch",
-    hooks=hooks_of_torch,
-    computes=True,
-    telling=frozenset(
-        (
-            "nn optim Module Sequential Parameter Optimizer backward zero_grad no_grad inference_mode autocast autograd"
-            " requires_grad load_state_dict DataLoader"
-        ).split()
-    ),
-    counts="its operations",
-    on_torch=True,
-)

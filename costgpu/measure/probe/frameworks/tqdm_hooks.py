@@ -9,7 +9,7 @@ from functools import partial
 from ..loops.progress_series import COUNTS_BYTES
 from ..loops.script_frames import driver, own_place, place_of
 from ..patching import harmless, known, observe, patch, put
-from .framework import FrameworkSpec
+from .registry import TQDM
 
 BYTES = ("b", "ib", "byte", "bytes", "kb", "mb", "kib", "mib")
 
@@ -98,6 +98,5 @@ def series_of(progress, bar, frame, iterated=False):
     return series
 
 
-TQDM = FrameworkSpec(
-    name="tqdm", label="Python", hooks=lambda recorder: {"tqdm.std": partial(attach_tqdm, recorder.progress)}, rank=8
-)
+def hooks(recorder):
+    return {"tqdm.std": partial(attach_tqdm, recorder.progress)}

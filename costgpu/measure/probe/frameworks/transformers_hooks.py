@@ -7,7 +7,6 @@ from functools import partial
 from ..inference.hooks import attach_generate
 from ..patching import observe
 from ..ranks.schemes import sizes_of
-from .framework import FrameworkSpec
 
 
 def attach_trainer(schemes, module):
@@ -27,13 +26,3 @@ def hooks(recorder):
         attach_trainer(recorder.schemes, module)
 
     return {"transformers.trainer": attach, "transformers.generation.utils": partial(attach_generate, recorder)}
-
-
-TRANSFORMERS = FrameworkSpec(
-    name="transformers",
-    hooks=hooks,
-    telling=frozenset("Trainer TrainingArguments from_pretrained AutoModel pipeline".split()),
-    refusals="support bf16/gpu",  # versions 4 and 5
-    on_torch=True,
-    spreads=("transformers",),
-)

@@ -6,7 +6,8 @@ from functools import partial
 
 from ..loops.script_frames import locals_of
 from ..patching import wrap
-from .boosting_hooks import DEVICES, FAMILY, TRAININGS, any_stopper, boosted_trees, count_updates, on_cpu, open_rounds
+from .boosting_hooks import DEVICES, TRAININGS, any_stopper, count_updates, on_cpu, open_rounds
+from .registry import XGBOOST
 
 
 def attach(recorder, module):
@@ -37,13 +38,8 @@ def xgboost_series(progress, booster):
 def on_gpu(facts):
     if (facts.get("settings") or {}).get("booster") == "gblinear":
         return "", "XGBoost's gblinear has no GPU implementation that is kept up"
-    return FAMILY, "" if facts.get("asks_gpu") else "on a GPU it takes device='cuda'"
+    return XGBOOST.of_option(facts)
 
 
-XGBOOST = boosted_trees(
-    "xgboost",
-    lambda recorder: {"xgboost.core": partial(attach, recorder)},
-    ("XGBClassifier", "XGBRegressor"),
-    "device='cuda'",
-    on_gpu=on_gpu,
-)
+def hooks(recorder):
+    return {"xgboost.core": partial(attach, recorder)}

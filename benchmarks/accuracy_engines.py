@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.accuracy import percent
 from benchmarks.accuracy_inference import read
-from costgpu.estimator.inference.engines import engine_decode_seconds
+from costgpu.estimator.advice.engines import engine_decode_seconds
 from costgpu.pricing.hardware import accelerators
 
 # Parameters that one token reads, in billions, layers, and bytes of the Q4_K_M file in GB. Source: the models' own pages and

@@ -5,7 +5,7 @@
 ROWS.csv has the columns task, model, framework, mode, precision, layout, batch, size, device, device_kind, cores,
 throughput, unit, source. Rows of eager and compiled PyTorch on GPUs of the hardware table are traced under
 FakeTensorMode and predicted as by `costgpu estimate`; rows of engines are predicted by the formulas of
-`estimator.inference.engines` and `cpu`. It needs timm, torchvision, transformers and diffusers.
+`estimator.advice.engines` and `cpu`. It needs timm, torchvision, transformers and diffusers.
 
 Each figure comes with the shipped constants, with the host's speed known (one factor for each source and machine, read
 off its smallest batches), and with the constants fitted anew on rows that share neither chip family nor model.
@@ -29,12 +29,12 @@ import numpy as np
 from benchmarks.accuracy import percent
 from benchmarks.models.inference import forward_rows, generation_rows
 from benchmarks.rows import PRECISIONS, family
+from costgpu.estimator.cpu_peak import unit_seconds_on_cpu
 from costgpu.estimator.gpu import Execution, Runtime
 from costgpu.estimator.gpu_interval import gpu_interval
-from costgpu.estimator.inference.cpu import unit_seconds_on_cpu
-from costgpu.estimator.inference.unit import Pass, UnitWork
 from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.roofline import FORWARD, OVERLAP, device_sums, gpu_terms
+from costgpu.estimator.unit_work import Pass, UnitWork
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.workload import OpRow

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from costgpu.estimator.gpu import copy_seconds, execution_of
-from costgpu.estimator.inference.unit import training_unit, unit_of, unit_terms
+from costgpu.estimator.unit_work import training_unit, unit_of, unit_terms
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import WorkloadProfile

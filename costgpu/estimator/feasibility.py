@@ -6,15 +6,11 @@ import re
 
 from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
 from costgpu.estimator.gpu import Execution, Precision
-from costgpu.estimator.inference.memory import memory_need
-from costgpu.estimator.training_memory import training_bytes
+from costgpu.estimator.memory import GIB, memory_need
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile
 
-GIB = 2**30
-MARGIN = 1.25  # fits if so many times the need is below the memory. Source: benchmarks/README.md
-RUNTIME_GIB = 1.0  # CUDA context and workspaces. Source: the same
 HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
 # From which torch release on the default wheels are for this CUDA. Source: PyTorch release notes (read 2026-10).
 DEFAULT_CUDA = (((2, 11), 13), ((2, 0), 12), ((1, 13), 11))
@@ -32,20 +28,14 @@ ON_ARM = ("scikit-learn", "jax")
 NOTHING_FOR_IT = "a GPU does nothing for this code as it is written"
 
 
-def accelerator_need_gib(phase: Phase, precision: Precision) -> float:
-    """Return the memory that training takes on an accelerator, GiB, without the margin."""
-    return training_bytes(phase, precision).total / GIB + RUNTIME_GIB
-
-
 def required_accelerator_gib(phase: Phase, precision: Precision, execution: Execution | None = None) -> float:
     """Return the memory that an accelerator must have for a phase, GiB; that of a script is the most of its phases.
 
     Args:
         execution: How inference runs there; None for this precision, as written.
     """
-    if not phase.unit.trains:
-        return memory_need(phase, execution or Execution(precision)).gib_with_margin
-    return accelerator_need_gib(phase, precision) * MARGIN
+    how = Execution(precision) if execution is None or phase.unit.trains else execution
+    return memory_need(phase, how).gib_with_margin
 
 
 def cuda_of(framework: Framework) -> tuple[int, int]:

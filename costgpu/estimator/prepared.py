@@ -9,9 +9,9 @@ from typing import Any
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import Calibration, calibration_of, local_gpu
 from costgpu.estimator.gpu import Execution, Precision, execution_of, foreign_optimizer
-from costgpu.estimator.inference.unit import UnitWork, unit_of, unit_rows
 from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.unit_work import UnitWork, unit_of, unit_rows
 from costgpu.estimator.work import Work, counted_work
 from costgpu.models.offer import AcceleratorSpec, Speedup
 from costgpu.models.workload import GpuPath, Phase, WorkloadProfile
@@ -35,6 +35,10 @@ class Workload:
     execution: Execution = WRITTEN  # how phases of inference run on a GPU
     # what the GPUs of a machine type make of it, which is the same wherever the type is rented
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def execution_of(self, phase: Phase) -> Execution:
+        """Return how a phase runs on a GPU: training as the framework is told to, inference by `execution`."""
+        return execution_of(self.profile.framework) if phase.unit.trains else self.execution
 
 
 def prepare(

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from costgpu.estimator import benchmark_table
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import calibrated
-from costgpu.estimator.gpu import HOST_GHZ, copy_seconds, execution_of
-from costgpu.estimator.gpu_interval import gpu_interval
-from costgpu.estimator.inference.cpu import (
+from costgpu.estimator.cpu_peak import (
     ABSOLUTE,
     ABSOLUTE_UNMEASURED,
     HalfUnit,
@@ -17,9 +15,11 @@ from costgpu.estimator.inference.cpu import (
     unit_seconds_on_cpu,
     unit_terms_on_cpu,
 )
-from costgpu.estimator.inference.unit import UnitWork, pass_terms, terms_of, training_unit
+from costgpu.estimator.gpu import HOST_GHZ, copy_seconds
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, local_interval
 from costgpu.estimator.prepared import Workload, busy_seconds
+from costgpu.estimator.unit_work import UnitWork, pass_terms, terms_of, training_unit
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import Candidate, Provenance
@@ -118,7 +118,7 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
 def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float) -> Step:
     phase, profile = workload.profile.phases[index], workload.profile
     unit = workload.units[index] or training_unit(phase, workload.works[index])
-    execution = execution_of(profile.framework) if phase.unit.trains else workload.execution
+    execution = workload.execution_of(phase)
     if unit.own_seconds is not None:
         unit = replace(unit, own_seconds=_script_seconds(profile.machine, phase, candidate) / core_share)
     passes = pass_terms(unit, spec, execution, host_speed=core_share * _host_speed(candidate))

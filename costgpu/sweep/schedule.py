@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 
 from costgpu.errors import UsageError
-from costgpu.estimator.feasibility import GIB, HOST_RESERVE_GIB, required_accelerator_gib
+from costgpu.estimator.feasibility import HOST_RESERVE_GIB, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.memory import GIB
 from costgpu.estimator.spot import with_run
 from costgpu.models.prediction import Prediction, Range
 from costgpu.models.workload import WorkloadProfile

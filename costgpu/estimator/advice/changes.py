@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from costgpu.estimator.cpu import host_cores
+from costgpu.estimator.cpu_peak import HalfUnit, half_gain, half_unit
 from costgpu.estimator.gpu import Runtime
-from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
 from costgpu.estimator.roofline import TRAINING

@@ -9,8 +9,8 @@ from costgpu.estimator.advice.context import MIN_PROBABILITY, AdviceContext, err
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
-from costgpu.estimator.inference.memory import what_fits
 from costgpu.estimator.interval import probability_less
+from costgpu.estimator.memory import what_fits
 from costgpu.estimator.multi_gpu.layouts import as_several, as_sharded
 from costgpu.estimator.multi_gpu.words import ddp_words
 from costgpu.estimator.predict import predict

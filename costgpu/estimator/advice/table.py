@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from costgpu.estimator.advice import changes
+from costgpu.estimator.advice.best_batch import best_batch
 from costgpu.estimator.advice.context import SHARED_CORES_SIGMA, AdviceContext, Change, Changed
 from costgpu.estimator.cpu import STEADY
 from costgpu.estimator.gpu import Runtime, foreign_optimizer, precision_of
-from costgpu.estimator.inference.memory import largest_batch, memory_need
-from costgpu.estimator.inference.options import best_batch
-from costgpu.estimator.inference.unit import unit_terms
+from costgpu.estimator.memory import largest_batch, memory_need
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.throughput import inference_phase
+from costgpu.estimator.unit_work import unit_terms
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.prediction import AdviceKind, Candidate
 from costgpu.units import format_percent, plural_unit

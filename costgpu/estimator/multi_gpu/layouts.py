@@ -21,14 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.memory import GIB, MemoryNeed
 from costgpu.estimator.multi_gpu.network import Group, links_between
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.scope import Scope
-from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 from costgpu.models.prediction import Candidate
 
-GIB = 2**30
 ONE = Group(gpus=1, nodes=1, links=None)
 WORLD_SIZES = (2, 4, 8, 16, 32, 64)
 NODE_COUNTS = (2, 4, 8, 16, 32, 64)  # numbers of machines that are looked at beside one
@@ -159,7 +158,7 @@ def as_sharded(workload: Workload) -> Workload | None:
 # ----------------------------------------------------------------------------------------------------------- memory
 
 
-def held_under(layout: Layout, held: TrainingBytes, layers: float) -> TrainingBytes:
+def held_under(layout: Layout, held: MemoryNeed, layers: float) -> MemoryNeed:
     """Return what a process holds under a layout.
 
     Args:
@@ -172,7 +171,7 @@ def held_under(layout: Layout, held: TrainingBytes, layers: float) -> TrainingBy
     return replace(held, activations=held.activations * (CHECKPOINT_SHARE + 1 / max(1.0, layers)))
 
 
-def memory_gib(held: TrainingBytes, parallelism: Parallelism, ranks: int, per_node: int) -> float:
+def memory_gib(held: MemoryNeed, parallelism: Parallelism, ranks: int, per_node: int) -> float:
     """Return the memory that each of several GPUs needs, GiB, without a margin.
 
     Args:
@@ -196,7 +195,7 @@ def memory_gib(held: TrainingBytes, parallelism: Parallelism, ranks: int, per_no
     return (weights + gradients + optimizer + held.activations + more) / GIB + SEVERAL_RUNTIME_GIB
 
 
-def _gathered(held: TrainingBytes, parallelism: Parallelism) -> float:
+def _gathered(held: MemoryNeed, parallelism: Parallelism) -> float:
     """Bytes of parameters and gradients that are whole at a time; of a model of unknown units, all of them."""
     parameters = max(parallelism.parameters, parallelism.trained_parameters, held.trained)
     gathered = parallelism.gathered_bytes or parallelism.gradient_bytes
@@ -208,7 +207,7 @@ def _gathered(held: TrainingBytes, parallelism: Parallelism) -> float:
     return GATHERED_UNITS * units * (gathered + reduced) + kept
 
 
-def least_gpus(held: TrainingBytes, parallelism: Parallelism, memory: float, margin: float) -> int | None:
+def least_gpus(held: MemoryNeed, parallelism: Parallelism, memory: float, margin: float) -> int | None:
     """Return the least number of GPUs, of a power of two up to 64, on which it fits; None if it fits on none.
 
     Args:

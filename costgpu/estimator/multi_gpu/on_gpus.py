@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from costgpu.estimator.cpu import host_cores
-from costgpu.estimator.feasibility import MARGIN, RUNTIME_GIB, required_accelerator_gib
 from costgpu.estimator.gpu import Precision, precision_of
 from costgpu.estimator.interval import Interval
+from costgpu.estimator.memory import MARGIN, MemoryNeed, memory_need
 from costgpu.estimator.multi_gpu.layouts import (
-    GIB,
     ONE,
     Layout,
     group_on,
@@ -38,7 +37,6 @@ from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import resized, with_optimizer_share
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.step import Step, loading_seconds, step_on
-from costgpu.estimator.training_memory import TrainingBytes, training_bytes
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.parallelism import Parallelism, Scaling, Scheme
 from costgpu.models.prediction import Candidate
@@ -210,14 +208,11 @@ def _needs(workload: Workload, place: _Place) -> list[float]:
     """GiB that each GPU needs in each phase, without a margin."""
     group, found = place.group, []
     for index, phase in enumerate(workload.profile.phases):
-        if not phase.unit.trains:
-            precision = precision_of(workload.profile.framework)
-            found.append(required_accelerator_gib(phase, precision, workload.execution) / MARGIN)
-        elif group.gpus > 1:
-            held = _held(workload, index, place)
+        held = _held(workload, index, place)
+        if group.gpus > 1 and phase.unit.trains:
             found.append(memory_gib(held, place.parallelism, group.gpus, group.each))
         else:
-            found.append(_held(workload, index, place).total / GIB + RUNTIME_GIB)
+            found.append(held.gib_with_margin / MARGIN)
     return found
 
 
@@ -237,13 +232,12 @@ def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str
     return ""
 
 
-def _held(workload: Workload, index: int, place: _Place) -> TrainingBytes:
+def _held(workload: Workload, index: int, place: _Place) -> MemoryNeed:
     phase = workload.profile.phases[index]
     share = _share(phase, place)
     samples, micro = (1.0, 1.0) if isinstance(share, str) else share
-    precision = precision_of(workload.profile.framework)
     saved = round(phase.saved_tensor_bytes * samples / micro)
-    held = training_bytes(replace(phase, saved_tensor_bytes=saved), precision)
+    held = memory_need(replace(phase, saved_tensor_bytes=saved), workload.execution_of(phase))
     if place.layout is None:
         return held
     units = place.parallelism.largest_unit_parameters

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimator.feasibility import MARGIN
+from costgpu.estimator.memory import MARGIN, MemoryNeed
 from costgpu.estimator.multi_gpu.layouts import Layout, keeps_global_batch, least_gpus, sharded
 from costgpu.estimator.multi_gpu.network import Group
 from costgpu.estimator.multi_gpu.step_time import CHECKPOINTING_TIME
-from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import Parallelism, Scaling
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Phase, WorkloadProfile
@@ -30,7 +29,7 @@ def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) 
     return f"{NEEDS}{need:.1f} GiB of accelerator memory {where} {memory:g} GiB"
 
 
-def how_it_fits(held: TrainingBytes, parallelism: Parallelism, memory: float, gpus: int, *, half: bool) -> str:
+def how_it_fits(held: MemoryNeed, parallelism: Parallelism, memory: float, gpus: int, *, half: bool) -> str:
     """``; it would fit under FSDP on 4 of them``: a way that fits such GPUs, or that there is none.
 
     Args:

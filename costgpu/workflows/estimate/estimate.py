@@ -11,13 +11,13 @@ from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import COLAB_GPU, OwnershipTerms, find_gpu, fits_colab, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of, ending_prices
-from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.layouts import NODE_COUNTS
 from costgpu.estimator.multi_gpu.words import needs_nodes, rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
+from costgpu.estimator.unit_notes import unit_notes
 from costgpu.estimator.verdict import decide
 from costgpu.models.estimate import Estimate
 from costgpu.models.offer import AcceleratorSpec
@@ -91,7 +91,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
             more = on_nodes(places, NODE_COUNTS)
             offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
         disturbed = found.profile.machine.disturbed_share
-        verdict = decide(scope, here, offers, preferences, inference_notes(found.profile), disturbed)
+        verdict = decide(scope, here, offers, preferences, unit_notes(found.profile), disturbed)
     service = (
         None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)
     )

@@ -15,8 +15,9 @@ from costgpu.estimator.cost import (
     hourly_usd,
     ready_seconds,
 )
-from costgpu.estimator.feasibility import accelerator_need_gib, cuda_of, infeasible_reason
-from costgpu.estimator.gpu import Precision
+from costgpu.estimator.feasibility import cuda_of, infeasible_reason
+from costgpu.estimator.gpu import Execution, Precision
+from costgpu.estimator.memory import memory_need
 from costgpu.models.offer import AcceleratorSpec, Offer
 from costgpu.models.prediction import Candidate, Range
 from costgpu.models.workload import Framework, OptimizerFacts, Phase, WorkloadProfile
@@ -73,22 +74,22 @@ def test_memory_of_training_in_fp32() -> None:
     """Weights, gradients, optimizer state, saved tensors and 1 GiB of runtime."""
     trained = GIB // 4
     measured = phase(optimizer("AdamW", trained, state=2 * GIB), model=int(1.5 * GIB), frozen=GIB // 2, saved=3 * GIB)
-    assert accelerator_need_gib(measured, FP32) == pytest.approx(1.5 + 1 + 2 + 3 + 1)
+    assert memory_need(measured, Execution(FP32)).gib == pytest.approx(1.5 + 1 + 2 + 3 + 1)
 
 
 def test_memory_of_adam_under_amp() -> None:
     """18 bytes per trained parameter in all, frozen weights as they are, half the saved tensors."""
     measured = phase(optimizer("AdamW", GIB, state=8 * GIB), model=6 * GIB, frozen=2 * GIB, saved=4 * GIB)
-    assert accelerator_need_gib(measured, AMP) == pytest.approx(18 + 2 + 2 + 1)
+    assert memory_need(measured, Execution(AMP)).gib == pytest.approx(18 + 2 + 2 + 1)
 
 
 def test_memory_of_sgd_under_amp() -> None:
     measured = phase(optimizer("SGD", GIB // 4, state=GIB), model=GIB, saved=4 * GIB)
-    assert accelerator_need_gib(measured, AMP) == pytest.approx(1 + 1 + 1 + 2 + 1)
+    assert memory_need(measured, Execution(AMP)).gib == pytest.approx(1 + 1 + 1 + 2 + 1)
 
 
 def test_memory_where_the_model_was_not_seen() -> None:
-    assert accelerator_need_gib(phase(optimizer("SGD", GIB // 4)), FP32) == pytest.approx(1 + 1 + 1)
+    assert memory_need(phase(optimizer("SGD", GIB // 4)), Execution(FP32)).gib == pytest.approx(1 + 1 + 1)
 
 
 @pytest.mark.parametrize(("saved", "fits"), [(11.79, True), (11.81, False)])

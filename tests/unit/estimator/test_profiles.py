@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from costgpu.errors import UsageError
-from costgpu.estimator.feasibility import GIB, accelerator_need_gib
-from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.gpu import Execution, precision_of
 from costgpu.estimator.interval import PRIOR
+from costgpu.estimator.memory import GIB, memory_need
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.reference_profiles import STEP_TOKENS, language_model_profile, nominal_seconds, reference_profile
@@ -191,7 +191,7 @@ def test_a_model_of_seven_billion_parameters() -> None:
     assert phase.totals is not None
     assert phase.total.steps is not None
     assert phase.totals.flops * phase.total.steps == pytest.approx(6 * 7e9 * 1e9)
-    need = accelerator_need_gib(phase, precision_of(profile.framework))
+    need = memory_need(phase, Execution(precision_of(profile.framework))).gib
     assert 7e9 * 18 / GIB < need < 7e9 * 18 / GIB + 20  # and the activations of one sequence
     assert "GiB of accelerator memory" in predicted(profile, "H100").infeasible
     assert any("33 layers of width 4,2" in note for note in profile.notes)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.multi_gpu.layouts import GIB, least_gpus, memory_gib
+from costgpu.estimator.memory import GIB, MemoryNeed
+from costgpu.estimator.multi_gpu.layouts import least_gpus, memory_gib
 from costgpu.estimator.multi_gpu.words import how_it_fits
-from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import Scheme
 from tests.properties import examples
 from tests.unit.estimator.multi_gpu.groups import parallelism
@@ -14,9 +14,9 @@ from tests.unit.estimator.multi_gpu.groups import parallelism
 SHARDING = [Scheme.ZERO3, Scheme.FSDP, Scheme.FSDP_GRAD_OP]
 
 
-def held(parameters: float, activations: float = 0.0) -> TrainingBytes:
+def held(parameters: float, activations: float = 0.0) -> MemoryNeed:
     """An fp32 training with Adam: 16 bytes for each parameter."""
-    return TrainingBytes(
+    return MemoryNeed(
         weights=4 * parameters,
         gradients=4 * parameters,
         optimizer=8 * parameters,

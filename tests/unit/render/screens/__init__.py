@@ -16,12 +16,12 @@ from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import OwnershipTerms, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of
-from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.words import rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
+from costgpu.estimator.unit_notes import unit_notes
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.ledger.costs.periods import Every
 from costgpu.ledger.records.budget_rules import Budget
@@ -71,7 +71,7 @@ def answer(
     scope = scope_of(of, per_items=rate is not None)
     workload = prepare(of, scope, year=2026)
     here, offers = predict(workload, Candidate(offer=None)), [predict(workload, place) for place in places]
-    verdict = decide(scope, here, offers, wanted, inference_notes(of), of.machine.disturbed_share)
+    verdict = decide(scope, here, offers, wanted, unit_notes(of), of.machine.disturbed_share)
     service = None if rate is None else serve(workload, rate, here, offers, wanted.objective, wanted.instance_types)
     verdict = verdict if service is None else as_served(verdict, service)
     return Estimate(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit, unit_seconds_on_cpu, unit_terms_on_cpu
-from costgpu.estimator.inference.unit import unit_of
+from costgpu.estimator.cpu_peak import HalfUnit, half_gain, half_unit, unit_seconds_on_cpu, unit_terms_on_cpu
 from costgpu.estimator.step import half_cpu_step
+from costgpu.estimator.unit_work import unit_of
 from costgpu.pricing.hardware import cpu
-from tests.unit.estimator.inference.builders import generating, linear, phase
+from tests.unit.estimator.units import generating, linear, phase
 
 LARGE = phase([linear(4096, 4096, count=20)])
 

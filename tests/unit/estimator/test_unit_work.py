@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from costgpu.estimator.inference.unit import mean_context, pass_terms, traced_context, unit_of, unit_rows, unit_terms
+from costgpu.estimator.unit_work import mean_context, pass_terms, traced_context, unit_of, unit_rows, unit_terms
 from costgpu.models.workload import GpuPath, OpRow, StepTotals
 from costgpu.pricing.hardware import accelerator
 from tests.unit.estimator.advisable import tensor
-from tests.unit.estimator.inference.builders import PLAIN, generating, linear, phase, relu
+from tests.unit.estimator.units import PLAIN, generating, linear, phase, relu
 
 
 def test_a_batch_is_one_pass_of_its_trace() -> None:

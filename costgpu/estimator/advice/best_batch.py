@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 
 from costgpu.estimator.gpu import Execution
-from costgpu.estimator.inference.unit import UnitWork, unit_terms
+from costgpu.estimator.unit_work import UnitWork, unit_terms
 from costgpu.models.offer import AcceleratorSpec
 
 SATURATED = 0.89  # share of the best throughput that a recommended batch reaches
 MOST_BATCH = 2.0**16  # times the script's batch
 LEAST_SECONDS = 1e-9  # of a unit of which no work is known
-# Speed of int8 and int4 weights in Hugging Face models over half precision: 0.65-0.9 (INFERENCE study, 2026-11).
-QUANTIZED_SPEED = 0.75
 
 
 def throughput(unit: UnitWork, spec: AcceleratorSpec, execution: Execution, batch: float = 1.0) -> float:

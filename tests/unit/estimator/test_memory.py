@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.gpu import Execution, Precision
-from costgpu.estimator.inference.memory import largest_batch, memory_need, what_fits
+from costgpu.estimator.memory import largest_batch, memory_need, what_fits
 from costgpu.models.workload import Generation, Unit
-from tests.unit.estimator.inference.builders import PLAIN, generating, linear, phase
+from tests.unit.estimator.units import PLAIN, generating, linear, phase
 
 
 def test_the_measured_case_of_a_large_language_model() -> None:
@@ -61,8 +61,3 @@ def test_what_fits_a_small_card_is_quantized() -> None:
     )
     assert [fit.change for fit in what_fits(wide, PLAIN, 15.0)] == ["int8", "int4"]
     assert [fit.change for fit in what_fits(wide, PLAIN, 80.0)] == ["as written", "half", "int8", "int4"]
-
-
-def test_only_inference_has_this_need() -> None:
-    with pytest.raises(ValueError, match="inference"):
-        memory_need(replace(phase([]), unit=Unit()), PLAIN)

@@ -11,7 +11,7 @@ LARGE_WEIGHTS = 1e9  # bytes from which fetching a model is worth a word
 NETWORK_BYTES_PER_SECOND = (0.1e9, 0.3e9)  # of a download to a fresh machine: assumed
 
 
-def inference_notes(profile: WorkloadProfile) -> tuple[str, ...]:
+def unit_notes(profile: WorkloadProfile) -> tuple[str, ...]:
     """Return a sentence for each thing; empty for training."""
     return tuple(dict.fromkeys(note for phase in profile.phases for note in _notes(phase)))
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.inference.engines import engine_decode_seconds, engine_prefill_seconds
-from costgpu.estimator.inference.options import best_batch, saturating_batch, throughput
-from costgpu.estimator.inference.unit import unit_of
+from costgpu.estimator.advice.best_batch import best_batch, saturating_batch, throughput
+from costgpu.estimator.advice.engines import engine_decode_seconds, engine_prefill_seconds
+from costgpu.estimator.unit_work import unit_of
 from costgpu.pricing.hardware import accelerator
-from tests.unit.estimator.inference.builders import PLAIN, convolution, linear, phase, relu
+from tests.unit.estimator.units import PLAIN, convolution, linear, phase, relu
 
 UNIT = unit_of(phase([convolution(8), linear(8), relu(8)]))
 SMALL = unit_of(phase([linear(8, 256, count=50), relu(8, 256, count=50)]))

@@ -14,7 +14,7 @@ from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.roofline import FORWARD, HostCpu, call_seconds, device_sums
 from costgpu.estimator.work import Work
 from costgpu.pricing.hardware import accelerator, accelerators
-from tests.unit.estimator.inference.builders import PLAIN, convolution, forward_terms, linear, relu
+from tests.unit.estimator.units import PLAIN, convolution, forward_terms, linear, relu
 
 AUTOCAST = Execution(Precision(half="float16", matmul_tf32=False, conv_tf32=True))
 BATCHES = st.integers(min_value=1, max_value=4096)

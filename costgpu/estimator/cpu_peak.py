@@ -12,8 +12,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from costgpu.estimator.cpu import CpuRates, rates_there, speedup_of
-from costgpu.estimator.inference.unit import UnitWork
 from costgpu.estimator.interval import Interval
+from costgpu.estimator.unit_work import UnitWork
 from costgpu.estimator.work import HALF_TYPES, Work
 from costgpu.models.offer import CpuSpec
 

@@ -15,7 +15,7 @@ from costgpu.models.prediction import Prediction
 from costgpu.models.workload import Framework, Phase, Unit, WorkloadProfile
 from costgpu.pricing.hardware import accelerator, cpu
 from tests.unit.estimator import builders
-from tests.unit.estimator.inference.builders import convolution, generating, linear, phase, relu
+from tests.unit.estimator.units import convolution, generating, linear, phase, relu
 
 NET = phase([convolution(8), linear(8), relu(8)])
 

@@ -342,5 +342,5 @@ class WorkloadProfile:
 
     @property
     def ranks(self) -> Parallelism:
-        """How it trains in its processes, be it one."""
+        """Return how it trains in its processes, be it one."""
         return self.parallelism or ONE_PROCESS

@@ -164,7 +164,7 @@ class Inference(LivePhase):
             super().watch_outer(earlier)
 
     def trace_is_due(self, seen, earlier, *, was_traced):
-        """Of generation the first unit, too, lest there is no second one; its trace is given up for that of the second."""
+        """Return whether a trace begins: with the first unit of a generation, too, and anew with the second if there is one."""
         due = earlier == 1 or (self.trace is None and (earlier > 1 or self.generating))
         return due and not seen.first.running
 

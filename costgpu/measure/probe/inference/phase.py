@@ -164,7 +164,7 @@ class Inference(LivePhase):
             super().watch_outer(earlier)
 
     def trace_is_due(self, seen, earlier, *, was_traced):
-        """Return whether a trace begins: with the first unit of a generation, too, and anew with the second if there is one."""
+        """Return whether a trace begins: with the first unit of a generation, too, and anew with a second one."""
         due = earlier == 1 or (self.trace is None and (earlier > 1 or self.generating))
         return due and not seen.first.running
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -40,12 +40,29 @@ MORE: dict[str, Callable[[], Estimate]] = {
         rate=1e6,
     ),
     "ten phases": lambda: answer(profile(*[phase(product(512, 5), label=f"train.py:{n}") for n in range(10)])),
-    "cheap": lambda: answer(inferring.profile(inferring.scoring(64)), (gpu("T4", 1e-6),)),
     "dear": lambda: answer(inferring.profile(inferring.scoring(1)), (gpu("T4", 99_999.0), host(50_000.0))),
     "endless": lambda: answer(inferring.profile(inferring.chat(4, None))),
     "at most": lambda: answer(training(512, 5, total=total(TotalKind.UPPER_BOUND, 1e6, 1e3))),
     "balanced": lambda: answer(training(512, 5), PLACES, Preferences(objective=Objective.BALANCED, rows=200)),
 }  # fmt: skip
+SERVED = {
+    "scoring": inferring.profile(inferring.scoring()),
+    "chat": inferring.profile(inferring.chat(4, 50_000), script="chat.py"),
+    "without an end": inferring.profile(inferring.scoring(8, None)),
+    "mixed": profile(phase(product(2048, 20), label="score.py:3"), inferring.scoring(), script="score.py"),
+}
+MORE |= {
+    f"batches of {batch} at {price} an hour": partial(
+        answer, inferring.profile(inferring.scoring(batch)), (gpu("T4", price),)
+    )
+    for batch in (1, 64)
+    for price in (1e-6, 0.5, 99_999.0)
+}
+MORE |= {
+    f"{name} at {rate} a second": partial(answer, served, PLACES, rate=rate)
+    for name, served in SERVED.items()
+    for rate in (None, 3.0, 1e9)
+}
 ALL = screens.EXAMPLES | MORE
 WIDE = st.text(st.sampled_from("aé漢字🙂\u0301\x1b\u202e \t\n-_/.%0"), min_size=1, max_size=300)
 
@@ -114,6 +131,12 @@ def test_any_answer_fits(name: str, said: str, notes: list[str], extra: int) -> 
     )
     chart = besides(*[said.replace("\n", " ")] * extra)
     told(replace(one, log=f"/home/{said}/output.log"), chart, chart)
+
+
+def test_a_long_name_leaves_the_table_of_energies_in_80_columns() -> None:
+    one = answer(training(2048, 40), (gpu("T4", 0.5, type_="x" * 90),))
+    text = told(replace(one, energy=((one.verdict.here, 0.5), (one.verdict.table[0], 12.0))))
+    assert "12 kWh" in text
 
 
 def test_a_busy_machine_is_said_once() -> None:

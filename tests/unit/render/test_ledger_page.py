@@ -183,6 +183,13 @@ def test_a_long_period_goes_by_week_or_month() -> None:
         assert "Spent by month" in page_of(report_with(ledger, since=NOW - 900 * DAY))
 
 
+def test_the_page_is_for_dark_screens_phones_and_paper_too() -> None:
+    with ledger_with(Closed(started=NOW - DAY)) as ledger:
+        html = page_of(report_with(ledger))
+    for rule in ("prefers-color-scheme: dark", "max-width: 640px", "@media print"):
+        assert rule in html
+
+
 def test_many_runs_make_a_small_page() -> None:
     with ledger_with(Closed(started=NOW - DAY, estimate={"seconds": 3000, "seconds_low": 2000})) as ledger:
         report = report_with(ledger)

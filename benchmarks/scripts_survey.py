@@ -267,24 +267,24 @@ def read(script: Script, said: dict[str, Any]) -> Answer:
         reason = next((line for line in said["error"].split("\n") if line.startswith("costgpu: ")), "")
         return Answer(script, f"refused {said['code']}", {}, 0.0, inference=False, ended=False, how=reason, **when)
     phases = said["phases"]
-    wanted = [phase for phase in phases if phase["unit"]["trains"] == (script.task != "inference")]
+    wanted = [phase for phase in phases if bool(phase["inference"]) == (script.task == "inference")]
     mine = wanted or phases
     later = said["later"] if script.task == "training" and wanted else []
     kinds = [phase["total"]["kind"] for phase in mine]
     kinds += ["unknown" for phase in later if phase["steps"] is None]
     kind = max(kinds, key=KINDS.index)
     counts: dict[str, float] = {}
-    batch = max(phase["unit"]["items"] or 0.0 for phase in mine)
+    batch = max((phase["inference"] or {}).get("items_per_step") or 0.0 for phase in mine)
     batch = batch if batch > 1 else 0.0
     if kind in CERTAIN:
         for phase in mine:
-            steps, unit = phase["total"]["steps"], phase["unit"]
-            counts[unit["name"]] = counts.get(unit["name"], 0) + steps
-            if unit["items"] and unit["item"] != unit["name"]:
-                counts[unit["item"]] = counts.get(unit["item"], 0) + steps * unit["items"]
-        counts[mine[0]["unit"]["name"]] += sum(phase["steps"] for phase in later)
+            steps, made = phase["total"]["steps"], phase["inference"] or {}
+            counts[phase["unit"]] = counts.get(phase["unit"], 0) + steps
+            if made.get("items_per_step") and made["item"] != phase["unit"]:
+                counts[made["item"]] = counts.get(made["item"], 0) + steps * made["items_per_step"]
+        counts[mine[0]["unit"]] += sum(phase["steps"] for phase in later)
     how = " + ".join(phase["total"]["how"] for phase in mine)
-    infers = not mine[0]["unit"]["trains"]
+    infers = bool(mine[0]["inference"])
     answer = Answer(script, kind, counts, batch, inference=infers, ended=bool(said["ended"]), how=how, **when)
     if script.beside and wanted and kind in CERTAIN:
         real = script.totals()[0][0] if kind == "upper_bound" and script.real else None

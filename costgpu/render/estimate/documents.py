@@ -19,7 +19,7 @@ from costgpu.models.prediction import (
     Throughput,
     Verdict,
 )
-from costgpu.models.workload import WorkloadProfile
+from costgpu.models.workload import Unit, WorkloadProfile
 from costgpu.render.document import document, json_object, json_value, picked
 from costgpu.render.estimate.multi_gpu import scaling_value, scaling_values
 from costgpu.render.estimate.tables import throughput_rows
@@ -33,9 +33,6 @@ def estimate_json(found: Estimate) -> str:
     """Return the versioned document; amounts in seconds and US dollars, the trace left out."""
     verdict, profile, today = found.verdict, found.profile, found.today
     energy = [{"where": offer_name(place), "kwh": kwh} for place, kwh in found.energy or ()]
-    workload = json_value(profile)
-    for phase in workload["phases"]:
-        phase.pop("ops")
     return document(
         SCHEMA,
         format=SCHEMA,  # the name of the key `schema` in version 1
@@ -55,7 +52,7 @@ def estimate_json(found: Estimate) -> str:
         asked=[{**(prediction_value(one, today) or {}), "infeasible": one.infeasible or None} for one in verdict.asked],
         inference=inference_values(verdict, profile),
         pays_from=[pays_from_value(one) for one in verdict.pays_from],
-        workload=workload,
+        workload=workload_value(profile),
         advice=advice_values(found.advice),
         own=own_value(found.own) if found.own is not None else None,
         by_gpus=scaling_values(found.by_gpus),
@@ -89,6 +86,21 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
     return json_object(value)
 
 
+def workload_value(profile: WorkloadProfile) -> dict[str, Any]:
+    """Return the measurement as a part of a document, its trace left out."""
+    value: dict[str, Any] = json_value(profile)
+    for phase, measured in zip(value["phases"], profile.phases, strict=True):
+        phase.pop("ops")
+        phase.update(json_object(unit_values(measured.unit)))
+    return value
+
+
+def unit_values(unit: Unit) -> dict[str, Any]:
+    """Return the name of a unit, and what it makes, as version 1 has them; None for training."""
+    made = picked(unit, "item", "independent", "weights_dtype", "activation_bytes", "generation")
+    return {"unit": unit.name, "inference": None if unit.trains else {"items_per_step": unit.items, **made}}
+
+
 def inference_values(verdict: Verdict, profile: WorkloadProfile) -> list[dict[str, Any]]:
     """Each phase of inference as a part of a document: per second, and US dollars per 1,000 items or million tokens."""
     return [
@@ -96,11 +108,7 @@ def inference_values(verdict: Verdict, profile: WorkloadProfile) -> list[dict[st
             {
                 "label": phase.label,
                 "steps": phase.total.steps,
-                "unit": phase.unit.name,
-                "inference": {
-                    "items_per_step": phase.unit.items,
-                    **picked(phase.unit, "item", "independent", "weights_dtype", "activation_bytes", "generation"),
-                },
+                **unit_values(phase.unit),
                 "places": [_place_value(place, rates) for place, rates in throughput_rows(verdict, index)],
             }
         )

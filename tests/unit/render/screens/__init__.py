@@ -173,10 +173,11 @@ PAGES: dict[str, Callable[[], Report]] = {
 
 def shown(of: Estimate) -> dict[str, str]:
     """Return the texts of an answer by the endings of their files: of the page without its style sheet, of the document
-    without the workload."""
+    without the workload but for its units."""
     of = replace(of, log=LOG)
     told = json.loads(estimate_json(of), parse_float=lambda digits: float(f"{float(digits):.5g}"))
-    told.pop("workload")
+    phases = told["workload"]["phases"]
+    told["workload"] = {"phases": [{name: phase[name] for name in ("unit", "inference")} for phase in phases]}
     return {
         "txt": f"{estimate_text(of)}\n",
         "explained.txt": f"{estimate_text(of, explain=True)}\n",

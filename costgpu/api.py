@@ -53,12 +53,14 @@ class Verdict(_Verdict):
         advice: Changes that would make the job cheaper, best first.
         day: Day from which the age of prices is counted.
         service: Machines for a steady rate of requests; None if that was not asked for.
+        besides: The whole answer, for what else the command line tells of it; None to tell only what is above.
     """
 
     profile: WorkloadProfile
     advice: tuple[Advice, ...]
     day: date
     service: Service | None = None
+    besides: Estimate | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         from costgpu.render.estimate.first_screen import estimate_text
@@ -73,7 +75,10 @@ class Verdict(_Verdict):
         return report_html(estimate_report(self._estimate()))
 
     def _estimate(self) -> Estimate:
-        return Estimate(verdict=self, profile=self.profile, advice=self.advice, today=self.day, service=self.service)
+        besides = self.besides or Estimate(verdict=self, profile=self.profile, today=self.day)
+        return replace(
+            besides, verdict=self, profile=self.profile, advice=self.advice, today=self.day, service=self.service
+        )
 
     def _repr_html_(self) -> str:
         """Return the report in a frame, so that its styles do not touch the notebook's."""
@@ -130,7 +135,14 @@ def estimate(asked: _Estimate) -> Verdict:
     request = replace(asked, command=_command(asked.script, asked.args))
     found = estimate_workload(request, LogReporter(), profile)
     values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
-    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today, service=found.service)
+    return Verdict(
+        **values,
+        profile=found.profile,
+        advice=found.advice,
+        day=found.today,
+        service=found.service,
+        besides=found,
+    )
 
 
 @_taking(OfferRequest)

@@ -103,6 +103,12 @@ def visible(text: str, longest: int = LONGEST_NAME) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
+def interval(low: str, high: str) -> str:
+    """Return ``3.1 h – 4.2 h``, which breaks only behind its dash."""
+    first, last = (words.replace(" ", "\N{NO-BREAK SPACE}") for words in (low, high))
+    return f"{first}\N{NO-BREAK SPACE}– {last}"
+
+
 def price_mark(offer: Offer | None) -> str:
     """Return ``own price of 2026-11-20, until 2027-03-31; list $98.32 of 2026-10-01``; empty for a list price."""
     own = offer.own_price if offer is not None else None

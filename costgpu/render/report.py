@@ -1,6 +1,6 @@
 """What a result says: sections of paragraphs, lists, tables and figures, before they are text or a page.
 
-A subject builds its report once, from values. The renderers `text/report.py` and `html/page.py` know nothing of subjects.
+A subject builds its report once, from values. The renderers `text/sections.py` and `html/page.py` know nothing of subjects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class Cell:
     below: str = ""  # a softer second line, where there is room for one
     bar: Sequence[tuple[str, float]] = ()  # parts of a bar for a page: (class of the style sheet, share of the width)
     style: str = ""  # a class of the style sheet
-    mark: str = ""  # of the row, in its first cell: `RECOMMENDED`, `ASKED_FOR` or none
+    mark: str = (
+        ""  # of the row, in its first cell: `RECOMMENDED`, `ASKED_FOR`, both or none; a terminal shows the first
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Report:
     """A result as a whole."""
 
     title: str
+    window: str = ""  # title of a page's window; empty for `title`
     subtitle: str = ""
     answer: str = ""  # what follows from it
     tiles: Sequence[Tile] = ()  # what a page shows first

@@ -11,6 +11,7 @@ from costgpu.render.report import ItemList, ReportSection
 from costgpu.units import format_duration, format_usd
 
 TITLE, FASTER_TITLE = "What would make it cheaper", "What would make it cheaper or faster"
+NOTHING_FOUND = "Nothing was found whose saving can be computed here."
 OVERLAP = "These savings overlap: they do not add up."
 
 
@@ -29,7 +30,7 @@ def advice_section(advice: Sequence[Advice], unit: str = WHOLE_JOB) -> ReportSec
     """Return the advice in the order given, one item each."""
     last = [overlap(advice)] if overlap(advice) else []
     items = ItemList([" ".join(sentences(one)) for one in advice], "ranked")
-    return ReportSection(title=advice_title(advice, unit), parts=[items, *last] if advice else [])
+    return ReportSection(title=advice_title(advice, unit), parts=[items, *last] if advice else [NOTHING_FOUND])
 
 
 def saving_words(one: Advice) -> str:

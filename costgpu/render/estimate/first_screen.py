@@ -52,7 +52,8 @@ def estimate_text(found: Estimate, *, explain: bool = False, besides: Sequence[R
         log = f"\n\nThe script's output: {found.log}" if found.log else ""
         return report_text(estimate_report(found)) + log
     verdict, unit, alone = found.verdict, found.verdict.unit, found.service is None
-    asked = [own_section(found.own, unit), energy_section(found.energy or ()), *besides]
+    own = found.own if found.own is not None and not found.own.prediction.infeasible else None
+    asked = [own_section(found.own, unit), energy_section(found.energy or (), own), *besides]
     return _one_screen(
         [
             _headline(found),
@@ -132,7 +133,8 @@ def _measured_rows(profile: WorkloadProfile, most: int) -> list[str]:
 def _table_rows(found: Estimate, most: int) -> list[str]:
     """Return the machines for a load, or as many of the candidates as there is room for."""
     if found.service is not None:
-        lines = [f"{service_title(found.service)}:", *table_lines(service_table(found.service, found.today))]
+        table = service_table(found.service, found.today)
+        lines = [f"{service_title(found.service)}:", *table_lines(table)] if table is not None else []
         return _clipped("\n".join(lines), most)
     verdict = found.verdict
     rows = [verdict.here, *verdict.table]

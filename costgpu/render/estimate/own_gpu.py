@@ -118,10 +118,18 @@ def own_section(own: Ownership | None, unit: str) -> ReportSection:
     )
 
 
-def energy_section(rows: Sequence[tuple[Prediction, float]]) -> ReportSection:
-    """Return the energy of each candidate in kWh, in the order given; without parts where there are none."""
-    amounts = energies([amount for _, amount in rows])
-    cells: list[Row] = [[Cell(offer_name(place)), shown] for (place, _), shown in zip(rows, amounts, strict=True)]
+def own_name(prediction: Prediction) -> str:
+    """``your RTX 3090``."""
+    spec = prediction.candidate.accelerator
+    return f"your {visible(spec.name)}" if spec else "your GPU"
+
+
+def energy_section(rows: Sequence[tuple[Prediction, float]], own: Ownership | None = None) -> ReportSection:
+    """Return the energy of candidates in kWh, in the order given, and of one's own GPU; without parts for no candidate."""
+    named = [(offer_name(place), amount) for place, amount in rows]
+    named += [(own_name(own.prediction), own.energy_kwh.value)] if own is not None else []
+    amounts = energies([amount for _, amount in named])
+    cells: list[Row] = [[Cell(name), shown] for (name, _), shown in zip(named, amounts, strict=True)]
     table = Table("", [Heading("", long="where"), Heading("energy", 12)], cells)
     title = "Energy of the machine, without cooling (modelled from published figures)"
     return ReportSection(title=title, parts=[table] if rows else [])

@@ -17,14 +17,14 @@ from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
 from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
-from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
+from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_name, own_section
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
     candidates_table,
     month_cell,
-    own_name,
     phases_table,
     places_of,
+    service_plans,
     service_table,
     shown_places,
     sources_table,
@@ -37,6 +37,7 @@ from costgpu.render.phrases import (
     THIS_MACHINE,
     day,
     extra_phrase,
+    interval,
     model_phrase,
     notes_of,
     offer_name,
@@ -59,6 +60,7 @@ from costgpu.units import (
 )
 from costgpu.version import __version__
 
+LONGEST_COMMAND = 300
 LEAST_SHARE = 0.005  # of a step, to be in the legend
 LEAST_USD = 1e-9  # a cost on a logarithmic axis
 LEAST_STEPS = 5  # for tenths of them to mean anything
@@ -86,9 +88,11 @@ def estimate_report(found: Estimate) -> Report:
     made, phases = throughput_tables(verdict, profile), phases_table(verdict, profile)
     by_gpus, several = scaling_table(found.by_gpus, verdict.recommended), scaling_sentences(verdict.recommended)
     sections = [
-        ReportSection(title=service_title(service), parts=[service_table(service, found.today)])
-        if service is not None
-        else ReportSection(title=""),
+        ReportSection(
+            title=service_title(service) if service is not None else "",
+            introduction="All of them run all month; ★ is the recommendation.",
+            parts=_some(service_table(service, found.today) if service is not None else None),
+        ),
         _cost_and_time(found, own),
         ReportSection(title="By the number of GPUs", parts=[*_some(" ".join(several)), *_some(by_gpus)]),
         ReportSection(
@@ -102,10 +106,10 @@ def estimate_report(found: Estimate) -> Report:
             parts=[*made, *_some(fixed_words(verdict))] if made else [],
         ),
         ReportSection(title="Interruptions", parts=_some(" ".join(spot))),
-        advice_section(found.advice, verdict.unit),
+        advice_section(found.advice, verdict.unit) if service is None else ReportSection(title=""),
         ReportSection(title="Free of charge", parts=_some(COLAB * found.fits_colab)),
         own_section(found.own, verdict.unit),
-        energy_section(found.energy or ()),
+        energy_section(found.energy or (), own),
         *_lengths(profile),
         ReportSection(
             title="How each number came about",
@@ -116,7 +120,7 @@ def estimate_report(found: Estimate) -> Report:
         ReportSection(title="What to know", parts=_some(_notes(found))),
     ]
     machine, framework = profile.machine, profile.framework
-    command = " ".join([profile.script, *profile.arguments])
+    command = visible(" ".join([profile.script, *profile.arguments]), LONGEST_COMMAND)
     return Report(
         title=f"Where to run {profile.script}",
         subtitle=f"{command}. Measured {_day(profile.created)} on {machine.cores} cores of {machine.cpu_model}.",
@@ -159,7 +163,7 @@ def _tiles(verdict: Verdict) -> list[Tile]:
         time = (
             "Time",
             format_duration(wall.value),
-            f"80 %: {format_duration(wall.low)} – {format_duration(wall.high)}",
+            f"80 %: {interval(format_duration(wall.low), format_duration(wall.high))}",
         )
         if offer is None:
             tiles += [("Recommended", THIS_MACHINE, "no rent"), time, ("Cost", format_free(), f"of {verdict.unit}")]
@@ -167,14 +171,14 @@ def _tiles(verdict: Verdict) -> list[Tile]:
             chips = offer.accelerator
             gpus = f", {nodes * chips.count:g}× {visible(chips.name)}" if chips else ""
             machine = f"{nodes}× {offer.instance_type}" if nodes > 1 else offer.instance_type
-            span = f"80 %: {format_usd(cost.low)} – {format_usd(cost.high)}"
+            span = f"80 %: {interval(format_usd(cost.low), format_usd(cost.high))}"
             tiles.append(("Recommended", machine, f"{visible(offer.provider)}, {visible(offer.region)}{gpus}"))
             tiles += [time, ("Cost", format_usd(cost.value), span)]
         tiles += efficiency_tiles(chosen)
     speedup = verdict.speedup_range
     if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
-        span = f"80 %: {format_ratio(speedup.low)} – {format_ratio(speedup.high)}"
+        span = f"80 %: {interval(format_ratio(speedup.low), format_ratio(speedup.high))}"
         note = f"{span}; for {format_ratio(verdict.premium)} the price; pays {even}"
         tiles.append(("GPU speed-up", format_ratio(speedup.value), note))
     if (chance := verdict.probability_gpu_cheaper) is not None:
@@ -361,7 +365,9 @@ def _basis(found: Estimate) -> list[str]:
             f" premium {format_ratio(verdict.premium)}, break-even {even},"
             f" P(GPU cheaper) {verdict.probability_gpu_cheaper:.0%}."
         )
-    offers = [one.offer for one in verdict.table if one.offer is not None]
+    shown = [*verdict.table, verdict.best_cpu, verdict.best_gpu]
+    shown += [one.prediction for one in service_plans(found.service)] if found.service is not None else []
+    offers = [one.offer for one in shown if one is not None and one.offer is not None and one.offer.own_price is None]
     if offers:
         age = max(price_age_days(offer, found.today) for offer in offers)
         lines.append(f"Prices of {day_span([offer.price_as_of for offer in offers])}: up to {age} days old.")

@@ -11,11 +11,13 @@ from costgpu.estimator.throughput import price_quantity, quantity_words, through
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, ServicePlan, Throughput, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.providers import registry
+from costgpu.render.estimate.own_gpu import cents, own_name
 from costgpu.render.phrases import (
     TERM_PHRASES,
     THIS_MACHINE,
     accelerator_name,
     counted,
+    interval,
     offer_name,
     own_price_notes,
     short_offer_name,
@@ -54,7 +56,7 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
     for one in [*rows, *([mine] if mine is not None else [])]:
         offer, wall, price = one.candidate.offer, one.wall_seconds, Cell("–")
         if one is mine:
-            where = Cell(own_name(one))
+            where = Cell(f"{own_name(one)} (electricity)", long=own_name(one))
             price = Cell("electricity")
         elif offer is None:
             where = Cell(THIS_MACHINE)
@@ -63,7 +65,7 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
             age = counted(price_age_days(offer, today), "day")
             price = Cell(f"{format_usd(offer.price_usd_per_hour)}/h", below=f"{age} old")
         mark = mark_of(one, verdict.recommended, verdict.asked)
-        time = Cell(format_duration(wall.value), f"{format_duration(wall.low)} – {format_duration(wall.high)}")
+        time = Cell(format_duration(wall.value), interval(format_duration(wall.low), format_duration(wall.high)))
         made = [Cell(_steps_made(one))] if clocked else []
         source = PROVENANCE_PHRASES[one.provenance]
         cells.append([replace(where, mark=mark), time, _cost_cell(one, free=one is not mine), *made, price, source])
@@ -77,12 +79,6 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
         Heading("step time is", words=True),
     ]
     return Table("The fastest first", head, cells, legend=_legend(rows, today, cells))
-
-
-def own_name(prediction: Prediction) -> str:
-    """``your RTX 3090``."""
-    spec = prediction.candidate.accelerator
-    return f"your {visible(spec.name)}" if spec else "your GPU"
 
 
 def _offer_cell(prediction: Prediction, number: str) -> Cell:
@@ -105,8 +101,8 @@ def _offer_cell(prediction: Prediction, number: str) -> Cell:
 
 
 def mark_of(one: Prediction, recommended: Prediction | None, asked: Sequence[Prediction] = ()) -> str:
-    """Return the mark of a place in a table."""
-    return RECOMMENDED if one is recommended else ASKED_FOR if any(one is each for each in asked) else ""
+    """Return the marks of a place in a table, the one that matters more first."""
+    return RECOMMENDED * (one is recommended) + ASKED_FOR * any(one is each for each in asked)
 
 
 def _cost_cell(prediction: Prediction, *, free: bool = True) -> Cell:
@@ -114,7 +110,7 @@ def _cost_cell(prediction: Prediction, *, free: bool = True) -> Cell:
     usd = prediction.cost_usd
     if prediction.candidate.offer is None and free:
         return Cell(format_free())
-    return Cell(format_usd(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}")
+    return Cell(cents(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}")
 
 
 def _steps_made(prediction: Prediction) -> str:
@@ -228,14 +224,19 @@ def month_cell(one: ServicePlan) -> Cell:
     )
 
 
-def service_table(service: Service, today: date) -> Table:
-    """Return the machines for the load, how busy they are, how long an answer takes, and what they cost a month."""
+def service_table(service: Service, today: date) -> Table | None:
+    """Return the machines for the load, how busy they are, how long an answer takes, and what they cost a month.
+
+    None where no machine carries it.
+    """
     plans, chosen = service_plans(service), service.recommended
+    if not plans:
+        return None
     batches = any(one.batch > 1 for one in plans)
     rows: list[Row] = []
     for one in plans:
         place = one.prediction
-        mark = RECOMMENDED if one is chosen else ASKED_FOR if one in service.asked else ""
+        mark = RECOMMENDED * (one is chosen) + ASKED_FOR * (one in service.asked)
         batch = [f"{one.batch:,.0f}"] if batches else []
         answer = Cell(format_duration(one.answer_seconds), below=f"{format_duration(one.wait_seconds)} of it waiting")
         rows.append(

@@ -70,6 +70,7 @@ def ledger_report(found: LedgerPeriod, *, place: str, all_time: Decimal) -> Repo
     period = f"{day(first.date())} to {day(last.date())}"
     return Report(
         title="What the training runs have cost",
+        window=f"costgpu: {period}",
         subtitle=f"{period}, days of UTC. All costs are metered, not billed: price × seconds as costgpu saw them.",
         tiles=_tiles(found) if summary.total.runs else (),
         sections=sections,

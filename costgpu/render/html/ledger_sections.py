@@ -12,7 +12,7 @@ from costgpu.ledger.costs.totals import Summary
 from costgpu.ledger.records.accuracy import Comparison, accuracy
 from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.render.html.charts import MOST_POINTS, estimate_against_actual, spending_against_budget, stacked_bars
-from costgpu.render.phrases import MONTHS, counted, day, percent, visible
+from costgpu.render.phrases import MONTHS, counted, day, interval, percent, visible
 from costgpu.render.report import Cell, Figure, Heading, Part, ReportSection, Row, Table
 from costgpu.render.text.budget import RATE_PHRASES
 from costgpu.units import format_duration, format_usd
@@ -187,7 +187,7 @@ def _runs_table(pairs: Sequence[Comparison]) -> Table:
                 Cell(run.name, below=run.run_id),
                 run.instance_type or run.provider,
                 format_duration(pair.estimated),
-                f"{format_duration(low or 0)} – {format_duration(high or 0)}" if pair.held is not None else "–",
+                interval(format_duration(low or 0), format_duration(high or 0)) if pair.held is not None else "–",
                 format_duration(pair.actual),
                 {True: "yes", False: "no", None: "–"}[pair.held],
             ]
@@ -208,6 +208,6 @@ def _lengths_table(pairs: Sequence[Comparison]) -> Table:
         tenth, ninth = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
         held = percent(sum(known), len(known))
         middle = ratios[len(ratios) // 2]
-        rows.append([length, f"{len(ratios):,}", f"{middle:.2f}", f"{tenth:.2f} – {ninth:.2f}", held])
+        rows.append([length, f"{len(ratios):,}", f"{middle:.2f}", interval(f"{tenth:.2f}", f"{ninth:.2f}"), held])
     head = ["Estimated", "Runs", "Median of actual / estimated", "8 of 10 between", "Interval held"]
     return Table(f"{counted(len(pairs), 'run')} by the length that was estimated", head, rows, folded="Numbers")

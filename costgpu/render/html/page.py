@@ -1,7 +1,7 @@
 """Reports as HTML pages: one template, and texts that are safe in it.
 
 A page needs nothing else: no script, no font, no request. Whatever the template prints is escaped and stripped of
-characters that are not to be seen; names and cells are isolated from the writing direction of the text around them.
+characters that are not to be seen; titles, cells and loops are isolated from the writing direction of the text around them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _name(words: str, longest: int = LONGEST_NAME) -> Markup:
 def _cell(of: Cell | str) -> Markup:
     """Return what stands in a cell: a name or a figure with its mark, what is softer below, and a bar."""
     cell = cell_of(of)
-    words = _name(cell.long or cell.text, LONGEST_CELL) + MARKS.get(cell.mark, "")
+    words = _name(cell.long or cell.text, LONGEST_CELL) + "".join(MARKS[mark] for mark in cell.mark)
     if cell.style:
         words = Markup('<span class="{}">{}</span>').format(cell.style, words)
     if below := cell.below or cell.span:

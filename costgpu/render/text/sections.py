@@ -58,7 +58,7 @@ def table_lines(table: Table) -> list[str]:
         if not any(texts):
             lines += [cut(first.text, WIDTH)] if first.text else []
             continue
-        mark, name = f"{first.mark:{MARK_WIDTH}}", first.text
+        mark, name = f"{first.mark[:1]:{MARK_WIDTH}}", first.text
         if columns(name) > room:
             lines += fold(name, LONGEST_NAME, mark)
             mark, name = " " * MARK_WIDTH, ""

@@ -2,8 +2,9 @@
 
 The first process of those that the launcher would start is measured. The launchers' own parsers are not asked: a
 computer that rents machines may have none of them (DeepSpeed cannot be installed on macOS), and their imports take
-seconds. Known here are the options that costgpu reads or that a run decides itself. An option of another name takes
-a value unless another option or a Python file comes after it.
+seconds. Known here are the options that take no value (torch 2.13, accelerate 1.15, DeepSpeed 0.19; read 2026-11), and
+those that costgpu reads or that a run decides itself. One of a name that is not known takes a value unless another option
+or a Python file comes after it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from costgpu.measure.prefixes import NO_PREFIXES, Prefixes, split_prefixes
 DEVICES = ("auto", "gpu", "cpu", "xpu", "-1")  # instead of a number of processes
 MOST_DIGITS = 6
 LEAST_LETTERS = 5  # of a name that is cut short, as argparse allows
-FLAGS = ("module", "no-python", "cpu", "multi-gpu", "no-local-rank", "standalone", "use-env")
+FLAGS = (
+    *("module", "no-python", "standalone", "run-path", "virtual-local-rank", "use-env", "help", "quiet", "debug"),
+    *("cpu", "multi-gpu", "tpu", "enable-cpu-affinity", "use-deepspeed", "use-fsdp", "use-parallelism-config"),
+    *("use-megatron-lm", "same-network", "tpu-cluster", "no-tpu-cluster", "tpu-use-sudo", "downcast-bf16"),
+    *("dynamo-use-fullgraph", "dynamo-use-dynamic", "dynamo-use-regional-compilation", "fp8-use-autocast-during-eval"),
+    *("no-local-rank", "force-multi", "save-pid", "bind-cores-to-rank", "no-ssh-check", "no-ssh", "elastic-training"),
+)
 READ = ("config-file", "max-restarts")  # and passed on as they are
 # How many processes a rented machine can hold is its own business: a run leaves these to the launcher there.
 SIZES = (
@@ -32,7 +39,7 @@ RENDEZVOUS = (
     *("master-addr", "master-port"),
 )
 KNOWN = (*FLAGS, *READ, *SIZES, *RENDEZVOUS)
-SHORT = {"-m": "module", "-i": "include", "-e": "exclude", "-H": "hostfile"}
+SHORT = {"-m": "module", "-h": "help", "-q": "quiet", "-i": "include", "-e": "exclude", "-H": "hostfile"}
 TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
@@ -180,7 +187,8 @@ def _read(launcher: str, words: Sequence[str]) -> tuple[dict[str, str], Launch]:
             name, value = SHORT[word[:2]], value or word[2:]
         elif len(name) >= LEAST_LETTERS and name not in KNOWN:
             name = next((known for known in KNOWN if known.startswith(name)), name)
-        valued = name in KNOWN or not (after.startswith("-") or after.endswith(".py"))
+        is_option = after.startswith("-") and " " not in after  # as argparse tells one from a value
+        valued = name in KNOWN or not (is_option or after.endswith(".py"))
         size = 2 if valued and name not in FLAGS and not equals and not value else 1
         options[name] = after if size == 2 else value
         if name not in SIZES and name not in RENDEZVOUS:

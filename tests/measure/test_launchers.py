@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from costgpu.measure.launcher import find_launch
 from tests.measure.test_frameworks import needs
 
 ARGUMENTS = ("--lr", "1", "data.csv")
+SCRIPTS = (("train.py",), ("bin/train",), ("-m", "pkg.train"))  # the last word comes after the option
 PARSERS = [  # words, module with the parser, what makes it, where it has the script's arguments
     pytest.param(
         *(("torchrun",), "torch.distributed.run", "get_args_parser", "training_script_args"),
@@ -38,14 +40,14 @@ def test_every_option_leaves_the_script_where_the_launcher_finds_it(
     needs(module.partition(".")[0])
     parser: Any = getattr(importlib.import_module(module), made_by)()
     read = 0
-    for option in options(parser):
+    for option, script in itertools.product(options(parser), SCRIPTS):
         if option[0] in ("-h", "--help", "--no_python", "--no-python"):
             continue
-        told = parser.parse_args([*option, "train.py", *ARGUMENTS])
-        launch = find_launch([*words, *option, "train.py", *ARGUMENTS])
+        line = [*script[:-1], *option, script[-1], *ARGUMENTS]
+        told, launch = parser.parse_args(line), find_launch([*words, *line])
         assert launch is not None
         found = (launch.script or launch.module, launch.arguments)
-        assert found == (told.training_script, tuple(getattr(told, behind))), option
-        assert (launch.module is not None) is bool(told.module), option
+        assert found == (told.training_script, tuple(getattr(told, behind))), line
+        assert (launch.module is not None) is bool(told.module), line
         read += 1
-    assert read > 30
+    assert read > 90

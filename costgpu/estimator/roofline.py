@@ -8,9 +8,10 @@ The sums S (`device_sums`): FLOPs over the peak of the unit that is really used,
 weighted by the traffic of their tiles, by kind of work, layout and precision; bytes over the memory bandwidth and over what
 the SMs can load; bytes of half-precision convolutions with unaligned channels; FLOPs of depthwise convolutions over the
 peak of the fp32 cores; kernels. The device's terms are added, not maxed, because eager kernels overlap little; device and
-host run side by side. Cs and Cq are slow and quick calls of the framework. What training steps and forward passes
-have in common is code; in what they differ is in their `Roofline`s, which were fitted apart. Measured error: README.md,
-by benchmarks/accuracy.py and benchmarks/accuracy_inference.py.
+host run side by side. Cs and Cq are slow and quick calls of the framework (of forward passes `call_seconds` takes the
+longer of calls and Python). What training steps and forward passes have in common is code; in what they differ is in
+their `Roofline`s, which were fitted apart. Measured error: README.md, by benchmarks/accuracy.py and
+benchmarks/accuracy_inference.py.
 
 One file of more than 400 lines: the sums and the two tables of their coefficients are read together.
 """
@@ -73,6 +74,8 @@ class Roofline:
     conv_clock: Callable[[float], float]  # what the clock's share does to the on-chip rate of convolutions
     tile_rate: Callable[[AcceleratorSpec, str, float], float]  # of products, from GPU, mode and the clock's share
     clock_power: float  # with which the clock's share counts for depthwise convolutions and what the SMs load
+    amd_share: float = 1.0  # of the listed peak and bandwidth that AMD's libraries reach beside NVIDIA's
+    winograd_traffic: bool = False  # whether Winograd's algorithm saves traffic on the chip as it saves FLOPs
     blackwell_convolutions: float = 1.0  # on-chip traffic of half-precision convolutions there, over that elsewhere
     through_cache: Mapping[str, float] = field(
         default_factory=dict
@@ -122,6 +125,8 @@ TRAINING = Roofline(
     conv_clock=lambda clock: max(clock, 1.0),
     tile_rate=lambda spec, _, clock: on_chip_rate(spec) * max(clock, 1.0),
     clock_power=0.0,
+    amd_share=AMD_SHARE,
+    winograd_traffic=True,
     # Set by ResNet-50 and SSD on a B200, told 0.54-0.65 of their time; products and element-wise kernels are not the cause
     # (KERNELS study, 2026-11). No other row judges it.
     blackwell_convolutions=2.5,
@@ -146,7 +151,6 @@ FORWARD = Roofline(
         "half/older": (ON_CHIP, 0.0080),  # compute capability below 8.0, any layout
         "conv/tf32": (ON_CHIP, 0.0125),
         "conv/fp32": (ON_CHIP, 0.012),
-        "conv3x3/fp32": (ON_CHIP, 0.012 * WINOGRAD),  # as much for a FLOP of the convolution as of others
         "matmul/half": (ON_CHIP, 0.00051),
         "attention/half": (ON_CHIP, 0.0032),
         "matmul/tf32": (ON_CHIP, 0.00085),
@@ -335,7 +339,7 @@ def device_sums(
 ) -> dict[str, float]:
     """Return the sums of the device's terms by the names of their coefficients: seconds, but for the number of kernels."""
     sums: dict[str, float] = defaultdict(float)
-    reached = AMD_SHARE if spec.vendor == "AMD" else 1.0
+    reached = model.amd_share if spec.vendor == "AMD" else 1.0
     clock, bandwidth = clock_share(spec) * reached, spec.memory_bandwidth_gbps * 1e9 * reached
     fp32 = spec.fp32_tflops * 1e12 * clock**model.clock_power
     older = spec.compute_capability is not None and spec.compute_capability < (8, 0)
@@ -361,7 +365,8 @@ def device_sums(
             names = [f"{mode}/older"] if older else []
             names += [laid, f"{shape.removesuffix('_wide')}/{mode}", f"conv/{mode}"]
             slower = model.blackwell_convolutions if mode == "half" and is_blackwell_server(spec) else 1.0
-            sums[model.name(*names)] += slower * done / (on_chip_rate(spec) * model.conv_clock(clock))
+            traffic = done if model.winograd_traffic else flops
+            sums[model.name(*names)] += slower * traffic / (on_chip_rate(spec) * model.conv_clock(clock))
             convolves_in_half |= mode == "half"
     moved = moved_bytes(work, execution)
     if optimizers:

@@ -160,7 +160,13 @@ def _served(workload: Workload) -> Workload | None:
     return replace(
         workload,
         profile=replace(profile, phases=[profile.phases[last]]),
-        scope=replace(scope, steps=(scope.steps[last],), epochs=(scope.epochs[last],)),
+        scope=replace(
+            scope,
+            steps=(scope.steps[last],),
+            epochs=(scope.epochs[last],),
+            fixed=scope.fixed[last : last + 1],
+            limits=scope.limits[last : last + 1],
+        ),
         works=[workload.works[last]],
         splits=[workload.splits[last]],
         units=(workload.units[last],),

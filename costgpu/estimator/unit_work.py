@@ -1,4 +1,4 @@
-"""What one unit of a phase of inference computes: a batch that is scored, or a prompt batch that is answered. Pure."""
+"""What one unit of a phase computes: a training step, a batch that is scored, or a prompt batch that is answered. Pure."""
 
 from __future__ import annotations
 
@@ -119,6 +119,8 @@ def _at_mean_context(work: Work, rows: Iterable[OpRow], generation: Generation) 
     dtype = max(work.moved, key=lambda key: work.moved[key])[1] if work.moved else "float16"
     extra = CACHE_PASSES * generation.cache_bytes_per_token * generation.sequences * more
     work.moved[POINTWISE, dtype] = max(0.0, work.moved.get((POINTWISE, dtype), 0.0) + extra)
+    width = 0.5 if dtype == "float32" else 1.0  # of the cache under autocast
+    work.autocast_moved[POINTWISE] = max(0.0, work.autocast_moved.get(POINTWISE, 0.0) + width * extra)
     return work
 
 

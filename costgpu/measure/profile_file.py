@@ -57,7 +57,7 @@ def load_profile(path: Path) -> WorkloadProfile:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProfileError(f"{path} is not a costgpu workload profile.", hint=AGAIN)
     version = document.get("version")
-    if version == 1:
+    if version == 1 and isinstance(version, int):
         document = _with_units(document)
     elif version != VERSION:
         raise ProfileError(
@@ -83,8 +83,8 @@ def _with_units(document: dict[str, Any]) -> dict[str, Any]:
     changed = []
     for phase in phases:
         made = phase.get("inference")
-        unit = {"name": phase.get("unit", "step"), "trains": made is None}
+        unit: Any = {"name": phase.get("unit", "step"), "trains": made is None}
         if isinstance(made, dict):
-            unit |= {"items" if name == "items_per_step" else name: value for name, value in made.items()}
-        changed.append({**phase, "unit": unit})
+            unit = {**made, "items": made.get("items_per_step"), **unit}
+        changed.append({**phase, "unit": unit if made is None or isinstance(made, dict) else made})
     return {**document, "phases": changed}

@@ -39,6 +39,58 @@ def test_a_first_step_that_outlasts_the_window_is_the_trace(tmp_path: Path) -> N
     assert phase.model_bytes == 4 * (64 * 64 + 64 + 64 + 1)
 
 
+TWICE = """
+import time
+import torch
+model = torch.nn.Linear(16, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for seconds in (0.2, 0.02):
+    for batch in range(4):
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+        model(torch.randn(8, 16)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_slow_first_step_that_is_taken_after_all_is_one_step(tmp_path: Path) -> None:
+    """The second one was quick, so that another was to be traced, and the script ended before."""
+    profile, _ = profile_of(request(TWICE, workdir=tmp_path, seconds=0.5), tmp_path)
+    (phase,) = profile.phases
+    assert (phase.steps_observed, phase.trace_steps, phase.micro_batches) == (2, 1, 4)
+    assert sum(row.count for row in phase.ops if (row.op, row.phase) == ("aten::addmm", "forward")) == 4
+
+
+EVALUATED_FIRST = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(16, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def loader(items, size):
+    return DataLoader(TensorDataset(torch.randn(items, 16)), batch_size=size)
+def evaluate():
+    model.eval()
+    with torch.no_grad():
+        for (x,) in loader(2000, 250):
+            model(x)
+    model.train()
+evaluate()
+(x,) = next(iter(loader(64, 16)))
+for step in range(40):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+    if step % 10 == 9:
+        evaluate()
+"""
+
+
+def test_a_batch_that_was_drawn_after_an_evaluation_is_that_of_the_training(tmp_path: Path) -> None:
+    profile, _ = profile_of(request(EVALUATED_FIRST, workdir=tmp_path), tmp_path)
+    assert [phase.data.batch_size for phase in profile.phases if phase.unit.trains] == [16]
+
+
 LBFGS = """
 import time
 import torch

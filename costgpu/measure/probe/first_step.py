@@ -148,7 +148,8 @@ class FirstStep:
         rows = self.trace.tracer.rows
         for key in [one for one, row in rows.items() if row["phase"] == "optimizer" and row["op"] in MAKES_STATE]:
             del rows[key]
-        self.trace.step_made()
+        if not self.trace.steps:
+            self.trace.step_made()
         return self.trace
 
     def settle(self, phase, status):

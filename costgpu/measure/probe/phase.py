@@ -38,10 +38,8 @@ class LivePhase:
         self.loader, self.batch = None, batch
         self.trace, self.untraceable = None, ""  # the `StepTrace` that the figures are of; why there is none
         self.traced_here = False  # whether a part of the unit that goes on is traced
-        self.first_traced, self.first = (
-            False,
-            None,
-        )  # the trace is of the first step; its times, where it is all there is
+        self.first_traced = False  # the trace is of the first step
+        self.first = None  # its times, where it is all there is
         self.late, self.growth = None, 1.0  # another trace, of late steps; their forward values over those of the first
         self.followed = []  # sides of tensors that followed a loop from the first trace to the late one
         self.outer = self.outer_value = None  # (frame, name): an outer loop's variable, to see an epoch end
@@ -75,7 +73,7 @@ class LivePhase:
         self.anchors += 1
         if not seen.provisional:
             seen.evaluation.forget()
-        if self.unit_began is not None and earlier <= self.warm_units:
+        if self.unit_began is not None and 0 < earlier <= self.warm_units:
             self.warm_seconds = seen.interval.end(now)[0]
         elif self.unit_began is not None:
             self.add_interval(seen.interval.end(now))
@@ -101,7 +99,8 @@ class LivePhase:
             seen.finish("cut")
         self.traced_here = self.is_tracing(seen)
         self.begin_unit(seen.unit_ended())
-        self.own_seconds.append(self.unit_began - now)
+        if earlier >= 2 * self.warm_units:
+            self.own_seconds.append(self.unit_began - now)
 
     def begin_unit(self, now):
         """Time the unit that begins now."""

@@ -52,7 +52,7 @@ class Recorder:
         self.backwards_going = 0  # one in the other
         self.in_optimizer = False  # which may call a closure that runs the model
         self.activity = Activity()
-        self.batch = None  # of the last interval before the first step
+        self.batch = self.unit_batch = None  # of the last interval before the first step; of the unit that ended last
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
@@ -362,6 +362,7 @@ class Recorder:
             if self.phases:
                 self.note_first_step(self.phases[0].began)
         self.phase, self.last = None, phase.preceded
+        self.batch = self.batch or self.unit_batch
         phase.leave()
 
     def nothing_was_work(self):
@@ -371,7 +372,7 @@ class Recorder:
     def unit_ended(self):
         """End a unit, and return when the next one begins."""
         if not self.provisional:
-            self.events, self.batch = {}, None
+            self.events, self.unit_batch, self.batch = {}, self.batch, None
             self.loaders.forget()
         self.last = self.interval.begin()
         return self.last

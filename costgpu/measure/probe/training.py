@@ -109,9 +109,9 @@ class Training(LivePhase):
             return
         WORLD.collectives.step_made()
         if earlier == 0:
-            seen.data_parts.look(frame)
             if seen.first.is_slow():
                 self.use_first(seen.first.whole_trace())
+            seen.data_parts.look(frame)
         elif earlier == 1 and self.first_traced:  # unless other optimizers step after it, or the next step is quick
             if len(self.sites) > 1 or (self.seconds and self.seconds[-1] < QUICK_SHARE * seen.first.seconds):
                 self.trace, self.first_traced = None, False

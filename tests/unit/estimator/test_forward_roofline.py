@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.gpu import Execution, Precision, Runtime
+from costgpu.estimator.gpu import Execution, Precision, Runtime, clock_share
 from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.op_costs import work_of
-from costgpu.estimator.roofline import FORWARD, HostCpu, call_seconds, device_sums
+from costgpu.estimator.roofline import FORWARD, TRAINING, HostCpu, call_seconds, device_sums
 from costgpu.estimator.work import Work
 from costgpu.pricing.hardware import accelerator, accelerators
 from tests.unit.estimator.units import PLAIN, convolution, forward_terms, linear, relu
@@ -189,3 +189,24 @@ def test_host_and_device_take_turns_where_a_pass_waits_often() -> None:
     assert wide.low < base.low
     assert wide.high > base.high
     assert "waits for the GPU 13 times" in reasons[-1]
+
+
+def test_coefficients_that_few_cards_show() -> None:
+    half, conv = replace(PLAIN, weights="float16"), work_of([convolution(64)], statistics=False)
+    older, newer = (device_sums(conv, accelerator(card), half, FORWARD) for card in ("T4", "A100"))
+    assert ("half/older" in older, "half/older" in newer) == (True, False)
+    assert forward_terms(conv, accelerator("T4"), half).on_chip == pytest.approx(0.0080 * older["half/older"])
+    spec = accelerator("RTX 3090")
+    deep = work_of([convolution(64, groups=64)], statistics=False)
+    kind = next(kind for kind, _ in deep.flops)
+    sums = device_sums(deep, spec, PLAIN, FORWARD)
+    assert kind == "depthwise"
+    assert sums["depthwise"] == pytest.approx(deep.total_flops / (spec.fp32_tflops * 1e12 * clock_share(spec)))
+    assert clock_share(spec) != 1
+
+
+def test_only_trainings_of_amd_were_slower_than_their_lists() -> None:
+    spec, work = accelerator("MI100"), _net(64)
+    for model, share in ((FORWARD, 1.0), (TRAINING, 0.75)):
+        listed, amd = (device_sums(work, replace(spec, vendor=vendor), PLAIN, model) for vendor in ("NVIDIA", "AMD"))
+        assert amd["moved"] == pytest.approx(listed["moved"] / share)

@@ -70,6 +70,7 @@ def test_the_cache_of_a_decode_is_that_of_the_middle_of_the_answer() -> None:
     assert generation is not None
     assert mean_context(generation) == 256 + 101 / 2
     extra = 3 * 524_288 * 2 * (256 + 101 / 2 - 257)
-    with_cache = unit_of(there).passes[1].work.bytes_moved
     no_cache = replace(there.unit, generation=replace(generation, cache_bytes_per_token=0.0))
-    assert with_cache - unit_of(replace(there, unit=no_cache)).passes[1].work.bytes_moved == pytest.approx(extra)
+    with_cache, without = (unit_of(one).passes[1].work for one in (there, replace(there, unit=no_cache)))
+    assert with_cache.bytes_moved - without.bytes_moved == pytest.approx(extra)
+    assert with_cache.autocast_bytes - without.autocast_bytes == pytest.approx(extra), "it is in half precision already"

@@ -13,6 +13,7 @@ from costgpu.measure import probe
 PROBE = Path(probe.__file__).parent
 OWN = ("self", "cls")
 INTERPRETER = ("os", "sys")  # whose environment, arguments and modules are the script's, which the probe prepares
+OURS = ("recorder", "seen", "phase", "progress", "series", "schemes", "loaders", "WORLD")
 PATCHING = "patching.py"  # what is put into libraries goes through it
 
 
@@ -54,6 +55,8 @@ def _sets_by_name(node: ast.Call) -> bool:
         return False
     called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     owner = node.args[0]
+    if called == "put":  # into libraries' objects and the script's, not into the probe's own
+        return ast.unparse(owner).rpartition(".")[2] in OURS
     named = called in ("setattr", "delattr", "__setattr__", "__delattr__")
     return named and not (isinstance(owner, ast.Name) and owner.id in OWN + INTERPRETER)
 
@@ -81,6 +84,7 @@ def test_the_probe_writes_to_no_other_object() -> None:
         "for recorder.last in values: pass",
         "with opened as recorder.file: pass",
         "setattr(recorder, 'wait', 0.0)",
+        "put(self.recorder, wait=0.0)",
         "object.__setattr__(recorder, 'wait', 0.0)",
     ],
 )

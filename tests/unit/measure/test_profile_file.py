@@ -67,7 +67,11 @@ def test_a_profile_of_the_first_release_still_reads(saved: Path) -> None:
     first, second = load_profile(saved).phases
     assert first.unit == Unit(name="round")
     assert second.unit == Unit(name="batch", trains=False, items=8.0, item="image", independent=True)
-    for damaged in ([1], "no list", [{**training, "unit": [], "inference": 7}]):
+    for damaged in (
+        [1],
+        "no list",
+        *([{**training, "unit": "step", "inference": made}] for made in ("abc", [1], 0, 7)),
+    ):
         saved.write_text(json.dumps({**document, "version": 1, "phases": damaged}))
         with pytest.raises(ProfileError, match="damaged"):
             load_profile(saved)

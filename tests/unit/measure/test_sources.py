@@ -46,6 +46,9 @@ def test_what_is_told_of_loops(case: str, tmp_path: Path) -> None:
         assert total.kind is KINDS[kind], total
         assert says.get("each", total.steps_per_epoch) == total.steps_per_epoch
         assert section.get("says", "") in total.how
+        if "bound" in says:
+            assert total.steps == says["bound"]
+            assert "bad" in total.how
         if total.kind is TotalKind.UNKNOWN:
             assert total.steps is None
             continue
@@ -54,6 +57,34 @@ def test_what_is_told_of_loops(case: str, tmp_path: Path) -> None:
             assert total.steps >= steps
         else:
             assert total.steps == pytest.approx(steps, rel=says.get("off", 0.0)), total
+
+
+@pytest.mark.parametrize("test", ["x == 3", "x > 1"])
+def test_a_generator_that_goes_on_after_errors_is_not_counted(test: str, tmp_path: Path) -> None:
+    text = f"""
+def given():
+    for x in range(7):
+        try:
+            if {test}:
+                raise ValueError
+            yield x
+        except ValueError:
+            yield x
+            yield -x
+def train(step, loader, state):
+    for epoch in range(5):
+        for x in given():
+            step(0)
+"""
+    (_, early), (_, late) = (found(whole(text, ""), tmp_path, {}, 7, share) for share in (0.05, 0.9))
+    assert early.kind is TotalKind.UNKNOWN
+    assert late.kind is not TotalKind.EXACT
+
+
+def test_a_loop_without_an_end_is_unbounded(tmp_path: Path) -> None:
+    text = whole("for _ in itertools.count():\n    step(0)\n", SECTIONS["written"]["setup"])
+    _, shots = run(text, tmp_path, {}, 7, 6, cut=CutError)
+    assert total_steps(phase(*shots), ended=False).kind is TotalKind.UNBOUNDED
 
 
 class CutError(Exception):

@@ -61,8 +61,8 @@ def set_launch_environment(words, ranks):
     environments = importlib.import_module("accelerate.utils.launch")
     try:
         arguments = launch.launch_command_parser().parse_args([*words, "train.py"])
-    except SystemExit:  # another release, which does not know an option
-        return
+    except SystemExit:  # another release, which does not know an option: the script is measured without
+        raise ValueError("accelerate launch does not take {}".format(" ".join(words))) from None
     arguments, defaults, mixed_precision_from_file = launch._validate_launch_command(arguments)
     put(arguments, num_processes=ranks, num_machines=1, main_process_port=MEETING_PORT)
     if arguments.use_deepspeed and not arguments.cpu:

@@ -262,13 +262,17 @@ ON_CUML = {
 }
 
 
+BETTER_ON_GPU = frozenset(
+    prefix + kind for prefix in ("HistGradientBoosting", "GradientBoosting") for kind in ("Classifier", "Regressor")
+)
+
+
 def on_gpu(facts):
     name = facts.get("estimator", "")
     kind = next((kind for kind, names in ON_CUML.items() if name in names), "")
     if kind:
         return kind, "scikit-learn's {} runs on CPUs only; the GPU figure is for cuML's".format(name)
-    boosted = name.startswith(("HistGradientBoosting", "GradientBoosting"))
-    more = " (XGBoost and LightGBM have one)" if boosted else ""
+    more = " (XGBoost and LightGBM have one)" if name in BETTER_ON_GPU else ""
     return "", "no GPU implementation of scikit-learn's {}: CPU{}".format(name, more)
 
 

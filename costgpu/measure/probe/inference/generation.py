@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 
 from ..record import GenerationFacts
-from ..schedstat import clock
 from .arguments import cache_of
 
 MOST_UNITS = 5000
@@ -88,8 +87,7 @@ class GenerateCall:
     """One call of `GenerationMixin.generate` that is going on; calls of its own model inside are prefill and decodes."""
 
     def __init__(self, model, kwargs):
-        self.model, self.began = model, clock()
-        self.calls = 0
+        self.model, self.calls = model, 0
         config = kwargs.get("generation_config") or getattr(model, "generation_config", None)
         self.most_new = kwargs.get("max_new_tokens") or getattr(config, "max_new_tokens", None)
         self.longest = kwargs.get("max_length") or getattr(config, "max_length", None)

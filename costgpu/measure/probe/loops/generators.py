@@ -7,6 +7,7 @@ from .executions import Executions
 from .live_values import MOST_DEEP, Unknown
 from .source import LOOPS, Source, own_statements
 
+YIELDS = (ast.Yield, ast.YieldFrom)
 BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -14,6 +15,11 @@ class YieldCount(Executions):
     """Counts what the statements of a generator function give."""
 
     endless = True
+
+    def of(self, node, there, depth=0):
+        if isinstance(node, ast.ExceptHandler) and any(isinstance(one, YIELDS) for one in ast.walk(node)):
+            raise Unknown("a generator that goes on after errors")
+        return super().of(node, there, depth)
 
     def event(self, node, there, depth):
         if isinstance(node, ast.YieldFrom):

@@ -66,7 +66,6 @@ EVALUATED_FIRST = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 model = torch.nn.Linear(16, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def loader(items, size):
     return DataLoader(TensorDataset(torch.randn(items, 16)), batch_size=size)
 def evaluate():
@@ -76,6 +75,7 @@ def evaluate():
             model(x)
     model.train()
 evaluate()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 (x,) = next(iter(loader(64, 16)))
 for step in range(40):
     optimizer.zero_grad()

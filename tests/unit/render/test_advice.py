@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Range
-from costgpu.render.estimate.advice import OVERLAP, advice_section, saving, sentences
+from costgpu.render.estimate.advice import NOTHING_FOUND, OVERLAP, advice_section, saving, sentences
 from costgpu.render.estimate.documents import advice_values
 from costgpu.render.text.layout import WIDTH
 from costgpu.render.text.sections import section_text
@@ -45,7 +45,7 @@ def test_longer_hardly_different_at_most_and_only_faster() -> None:
 def test_what_has_no_known_saving_has_no_figure_and_savings_do_not_add_up() -> None:
     unknown = advice(0.0, 0.0, before=None, after=None, action="It needs 90 GiB", basis="")
     assert sentences(unknown) == ["It needs 90 GiB."]
-    assert section_text(advice_section([])) == ""
+    assert section_text(advice_section([])) == f"What would make it cheaper\n{NOTHING_FOUND}"
     both = section_text(advice_section([advice(1.2, 7560), advice(0.5, 10)], "one epoch"))
     assert both.startswith("What would make it cheaper (amounts for one epoch)\n- ")
     assert both.endswith(OVERLAP)

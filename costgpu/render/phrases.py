@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,7 +11,7 @@ from decimal import Decimal
 from costgpu.models.footprint import FileUse
 from costgpu.models.inputs import StayingInput
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
-from costgpu.models.prediction import Prediction, Verdict
+from costgpu.models.prediction import Prediction, Range, Verdict
 from costgpu.models.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
 from costgpu.units import format_count, format_duration, format_size, format_usd, plural_unit
 
@@ -109,6 +109,11 @@ def interval(low: str, high: str) -> str:
     return f"{first}\N{NO-BREAK SPACE}– {last}"
 
 
+def with_interval(of: Range, name: Callable[[float], str]) -> str:
+    """``3.2 h [3.1 h-4.2 h]``: a figure with its 80 % interval."""
+    return f"{name(of.value)} [{name(of.low)}-{name(of.high)}]"
+
+
 def price_mark(offer: Offer | None) -> str:
     """Return ``own price of 2026-11-20, until 2027-03-31; list $98.32 of 2026-10-01``; empty for a list price."""
     own = offer.own_price if offer is not None else None
@@ -136,21 +141,21 @@ def accelerator_name(accelerator: Accelerator, times: str = "x") -> str:
     return f"{count}{visible(accelerator.name)}"
 
 
+def machines_name(offer: Offer, nodes: int = 1, times: str = "x") -> str:
+    """``g6.xlarge (L4)``, ``2x p4d.24xlarge (16x A100)``."""
+    chips = offer.accelerator
+    gpu = f" ({accelerator_name(replace(chips, count=nodes * chips.count), times)})" if chips else ""
+    return f"{f'{nodes}{times} ' if nodes > 1 else ''}{visible(offer.instance_type)}{gpu}"
+
+
 def offer_name(prediction: Prediction) -> str:
     """``aws g6.xlarge (L4), us-east-1, spot``, ``aws 2x p4d.24xlarge (16x A100), us-east-1``."""
-    offer, nodes = prediction.candidate.offer, prediction.candidate.nodes
+    offer = prediction.candidate.offer
     if offer is None:
         return THIS_MACHINE
-    chips = offer.accelerator
-    gpu = f" ({accelerator_name(replace(chips, count=nodes * chips.count))})" if chips else ""
     spot = ", spot" if offer.purchase_option is PurchaseOption.SPOT else ""
-    machine = f"{_times(nodes)}{visible(offer.instance_type)}"
-    return f"{visible(offer.provider)} {machine}{gpu}, {visible(offer.region)}{spot}"
-
-
-def _times(nodes: int) -> str:
-    """``2x `` of machines; empty for one."""
-    return f"{nodes}x " if nodes > 1 else ""
+    machines = machines_name(offer, prediction.candidate.nodes)
+    return f"{visible(offer.provider)} {machines}, {visible(offer.region)}{spot}"
 
 
 def short_offer_name(prediction: Prediction, place: str = "") -> str:
@@ -160,7 +165,7 @@ def short_offer_name(prediction: Prediction, place: str = "") -> str:
         return THIS_MACHINE
     gpu = f" {nodes * offer.accelerator.count:g}x{offer.accelerator.name}" if offer.accelerator else ""
     spot = " spot" if offer.purchase_option is PurchaseOption.SPOT else ""
-    return f"{offer.provider}{place} {_times(nodes)}{offer.instance_type}{gpu}{spot}"
+    return f"{offer.provider}{place} {f'{nodes}x ' if nodes > 1 else ''}{offer.instance_type}{gpu}{spot}"
 
 
 def steps_phrase(phase: Phase) -> str:

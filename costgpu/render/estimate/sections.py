@@ -46,6 +46,7 @@ from costgpu.render.phrases import (
     visible,
     waiting_phrase,
     with_article,
+    with_interval,
 )
 from costgpu.render.report import Figure, ItemList, Part, Report, ReportSection, Tile
 from costgpu.render.text.offers import day_span, price_age_days
@@ -361,8 +362,7 @@ def _basis(found: Estimate) -> list[str]:
     if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "none" if math.isinf(verdict.break_even) else format_ratio(verdict.break_even)
         lines.append(
-            f"Speed-up {format_ratio(speedup.value)} [{format_ratio(speedup.low)}-{format_ratio(speedup.high)}],"
-            f" premium {format_ratio(verdict.premium)}, break-even {even},"
+            f"Speed-up {with_interval(speedup, format_ratio)}, premium {format_ratio(verdict.premium)}, break-even {even},"
             f" P(GPU cheaper) {verdict.probability_gpu_cheaper:.0%}."
         )
     shown = [*verdict.table, verdict.best_cpu, verdict.best_gpu]

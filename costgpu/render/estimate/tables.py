@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import price_quantity, quantity_words, throughputs, time_of
-from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, ServicePlan, Throughput, Verdict
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.prediction import (
+    Ownership,
+    Prediction,
+    Provenance,
+    Range,
+    Service,
+    ServicePlan,
+    Throughput,
+    Verdict,
+)
 from costgpu.models.workload import WorkloadProfile
 from costgpu.providers import registry
 from costgpu.render.estimate.own_gpu import cents, own_name
 from costgpu.render.phrases import (
     TERM_PHRASES,
     THIS_MACHINE,
-    accelerator_name,
     counted,
     interval,
+    machines_name,
     offer_name,
     own_price_notes,
     short_offer_name,
     steps_phrase,
     visible,
+    with_interval,
 )
 from costgpu.render.report import ASKED_FOR, RECOMMENDED, Cell, Heading, Row, Table, cell_of
 from costgpu.render.text.layout import cut
@@ -61,19 +72,27 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
         elif offer is None:
             where = Cell(THIS_MACHINE)
         else:
-            where = _offer_cell(one, numbers.get(id(one), ""))
+            own_image, own_price = registry.needs_own_image(offer), offer.own_price is not None
+            measured = " (measured)" if one.provenance is Provenance.MEASURED else ""
+            spot = ", spot" if offer.purchase_option is PurchaseOption.SPOT else ""
+            where = Cell(
+                f"{short_offer_name(one, f'/{offer.region}')}{'=' * own_price}{'^' * own_image}{measured}",
+                long=f"{numbers.get(id(one), '')}{machines_name(offer, one.candidate.nodes, '×')}",
+                below=f"{visible(offer.provider)} {visible(offer.region)}{spot}"
+                f"{' (needs your image)' * own_image}{' (own price)' * own_price}",
+            )
             age = counted(price_age_days(offer, today), "day")
             price = Cell(f"{format_usd(offer.price_usd_per_hour)}/h", below=f"{age} old")
         mark = mark_of(one, verdict.recommended, verdict.asked)
         time = Cell(format_duration(wall.value), interval(format_duration(wall.low), format_duration(wall.high)))
-        made = [Cell(_steps_made(one))] if clocked else []
+        cost = Cell(format_free()) if offer is None and one is not mine else _amount_cell(one.cost_usd, cents)
+        made = [with_interval(one.time_limit.steps, format_number) if one.time_limit else ""] if clocked else []
         source = PROVENANCE_PHRASES[one.provenance]
-        cells.append([replace(where, mark=mark), time, _cost_cell(one, free=one is not mine), *made, price, source])
-    cost = Heading("cost", 8) if clocked else Heading("cost", 8, "80 %", 15)
+        cells.append([replace(where, mark=mark), time, cost, *made, price, source])
     head = [
         Heading("", long="where"),
         Heading("time", 9),
-        cost,
+        Heading("cost", 8) if clocked else Heading("cost", 8, "80 %", 15),
         *([Heading("steps", 15)] if clocked else []),
         Heading("price"),
         Heading("step time is", words=True),
@@ -81,44 +100,14 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
     return Table("The fastest first", head, cells, legend=_legend(rows, today, cells))
 
 
-def _offer_cell(prediction: Prediction, number: str) -> Cell:
-    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``; ``=`` after an own price, ``^`` where no public image boots."""
-    offer, nodes = prediction.candidate.offer, prediction.candidate.nodes
-    assert offer is not None  # noqa: S101 - the caller's condition
-    own_image, own_price = registry.needs_own_image(offer), offer.own_price is not None
-    measured = " (measured)" if prediction.provenance is Provenance.MEASURED else ""
-    text = f"{short_offer_name(prediction, f'/{offer.region}')}{'=' * own_price}{'^' * own_image}{measured}"
-    chips = offer.accelerator
-    gpu = f" ({accelerator_name(replace(chips, count=nodes * chips.count), '×')})" if chips is not None else ""
-    times = f"{nodes}× " if nodes > 1 else ""
-    spot = ", spot" if offer.purchase_option.value == "spot" else ""
-    return Cell(
-        text,
-        long=f"{number}{times}{visible(offer.instance_type)}{gpu}",
-        below=f"{visible(offer.provider)} {visible(offer.region)}{spot}"
-        f"{' (needs your image)' * own_image}{' (own price)' * own_price}",
-    )
-
-
 def mark_of(one: Prediction, recommended: Prediction | None, asked: Sequence[Prediction] = ()) -> str:
     """Return the marks of a place in a table, the one that matters more first."""
     return RECOMMENDED * (one is recommended) + ASKED_FOR * any(one is each for each in asked)
 
 
-def _cost_cell(prediction: Prediction, *, free: bool = True) -> Cell:
+def _amount_cell(usd: Range, name: Callable[[float], str] = format_usd) -> Cell:
     """``$0.13`` and ``$0.11-0.15``."""
-    usd = prediction.cost_usd
-    if prediction.candidate.offer is None and free:
-        return Cell(format_free())
-    return Cell(cents(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}")
-
-
-def _steps_made(prediction: Prediction) -> str:
-    """``4.5M [3.9M-5.2M]``: the steps of a job that its own clock ends."""
-    if prediction.time_limit is None:
-        return ""
-    made = prediction.time_limit.steps
-    return f"{format_number(made.value)} [{format_number(made.low)}-{format_number(made.high)}]"
+    return Cell(name(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}")
 
 
 def _legend(rows: Sequence[Prediction], today: date, cells: Sequence[Row]) -> list[str]:
@@ -165,13 +154,12 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile, *, last: bool 
             seconds, time = time_of([rate.per_second.value for _, rate in shown])
             cells: list[Row] = []
             for place, rate in shown:
-                made, usd = rate.per_second.times(seconds), rate.usd_each.times(number)
-                cost = Cell(format_usd(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}")
+                made, free = rate.per_second.times(seconds), place.candidate.offer is None
                 cells.append(
                     [
                         Cell(short_offer_name(place), long=offer_name(place), mark=mark_of(place, verdict.recommended)),
                         Cell(format_number(made.value), f"{format_number(made.low)}-{format_number(made.high)}"),
-                        Cell(format_free()) if place.candidate.offer is None else cost,
+                        Cell(format_free()) if free else _amount_cell(rate.usd_each.times(number)),
                     ]
                 )
             plural, each = plural_unit(name), "per 1M" if number >= 1e6 else f"per {number:,.0f}"
@@ -219,9 +207,7 @@ def month_cell(one: ServicePlan) -> Cell:
     usd = one.usd_per_month
     if one.prediction.candidate.offer is None:
         return Cell(format_free())
-    return Cell(
-        format_usd(usd.value), "" if usd.low == usd.high else f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}"
-    )
+    return Cell(format_usd(usd.value)) if usd.low == usd.high else _amount_cell(usd)
 
 
 def service_table(service: Service, today: date) -> Table | None:

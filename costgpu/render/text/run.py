@@ -18,7 +18,7 @@ from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
 from costgpu.providers import registry
 from costgpu.render.document import document, json_value
-from costgpu.render.phrases import accelerator_name, counted, price_mark, used_file
+from costgpu.render.phrases import accelerator_name, counted, machines_name, price_mark, used_file, with_interval
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
 from costgpu.units import format_bare_usd, format_duration, format_size, format_usd
@@ -151,9 +151,8 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     if plan.prediction is None:
         rows.append(("estimate", "none for the whole job"))
     else:
-        wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd
+        cost, span = plan.prediction.cost_usd, with_interval(plan.prediction.wall_seconds, format_duration)
         money = f", {format_usd(cost.value)} [{format_bare_usd(cost.low)}-{format_bare_usd(cost.high)}]"
-        span = f"{format_duration(wall.value)} [{format_duration(wall.low)}-{format_duration(wall.high)}]"
         rows.append(("estimate", f"{span}{'' if free else money}, 80 % interval"))
     cap = "" if free else f"{format_usd(plan.spec.nodes * lease.worst_cost_usd)}; "
     if plan.spec.goes_on:
@@ -167,14 +166,13 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
 
 def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]]:
     """Return the rented machine, its price, and the places to turn to where there is none."""
-    gpu = f" ({accelerator_name(offer.accelerator)})" if offer.accelerator else ""
     purchase = offer.purchase_option.value.replace("_", "-")
     days = (now.date() - plan.price_as_of).days
     age = "of today" if days < 1 else f"{counted(days, 'day')} old"
     price, most = format_usd(offer.price_usd_per_hour), format_usd(plan.options[0].lease.usd_per_hour)
     times, each = (f"{plan.spec.nodes}x ", " each") if plan.spec.nodes > 1 else ("", "")
     rows = [
-        ("machine", f"{times}{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {purchase}"),
+        ("machine", f"{times}{offer.provider} {machines_name(offer)}, {offer.region}, {purchase}"),
         ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
     ]
     rows += [("own price", mark.removeprefix("own price "))] if (mark := price_mark(offer)) else []

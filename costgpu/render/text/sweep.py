@@ -9,7 +9,7 @@ from typing import Any
 from costgpu.errors import CostGpuError, NoFiniteMetric, NoMetric, TrialsFailed
 from costgpu.models.run import Plan
 from costgpu.render.document import document, picked
-from costgpu.render.phrases import counted
+from costgpu.render.phrases import counted, with_interval
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.run import plan_text
 from costgpu.sweep.arguments import setting_words
@@ -61,8 +61,7 @@ def sweep_plan_text(
     if sweep.asha is not None:
         rows.append(("asha", _asha(sweep.asha, time)))
     if time is not None:
-        one = time.trial_seconds
-        span = f"{format_duration(one.value)} [{format_duration(one.low)}-{format_duration(one.high)}]"
+        span = with_interval(time.trial_seconds, format_duration)
         shared = "; what sharing the machine costs is in the estimate's interval" if time.sharing else ""
         rows.append(("one trial", f"{span} with the machine for itself, {counted(time.rounds, 'round')}{shared}"))
     rows.append(("example", f"{words}, sent from {plan.spec.workdir}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from costgpu.border import to_json
@@ -15,13 +14,8 @@ VERSION = 1
 def document(schema: str, **parts: Any) -> str:
     """One JSON document: `schema` (``costgpu.plan``), `version`, and the parts as `json_value` has them."""
     chosen = shown_currency()
-    currency = {} if chosen is None else {"currency": json_value(chosen)}
-    return json.dumps({"schema": schema, "version": VERSION, **currency, **json_object(parts)}, indent=2)
-
-
-def json_object(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part of a document."""
-    return {key: json_value(value) for key, value in parts.items()}
+    currency = {} if chosen is None else {"currency": chosen}
+    return json.dumps(json_value({"schema": schema, "version": VERSION, **currency, **parts}), indent=2)
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:

@@ -34,8 +34,11 @@ def advice_section(advice: Sequence[Advice], unit: str = WHOLE_JOB) -> ReportSec
 
 
 def saving_words(one: Advice) -> str:
-    """Return what the change saves, and where it then runs."""
-    return f"{saving(one)}{_then(one)}."
+    """Return what the change saves, and where it then runs, if that is another machine."""
+    before, after = one.before, one.after
+    moved = before is not None and after is not None and before.candidate.offer != after.candidate.offer
+    there = f", on {offer_name(after)}" if moved and after is not None and after.candidate.offer is not None else ""
+    return f"{saving(one)}{there}."
 
 
 def sentences(one: Advice) -> list[str]:
@@ -61,21 +64,7 @@ def saving(one: Advice) -> str:
         time = f"{format_duration(after.wall_seconds.value)} instead of {format_duration(before.wall_seconds.value)}"
         return f": {time}, {format_usd(after.cost_usd.value)} instead of {format_usd(before.cost_usd.value)}"
     amounts = f"{format_usd(one.saving_usd)} of {format_usd(one.before.cost_usd.value)}"
-    return f": saves {most}{amounts} {share}{_time(one)}"
-
-
-def _time(one: Advice) -> str:
-    """``, 2.1 h less``; empty if the time hardly changes."""
-    assert one.before is not None  # noqa: S101 - the caller's condition
-    if abs(one.saving_seconds) < max(1.0, 0.01 * one.before.wall_seconds.value):
-        return ""
-    return f", {format_duration(abs(one.saving_seconds))} {'less' if one.saving_seconds > 0 else 'longer'}"
-
-
-def _then(one: Advice) -> str:
-    """Return where it then runs, if that is another machine."""
-    if one.before is None or one.after is None or one.after.candidate.offer is None:
-        return ""
-    if one.before.candidate.offer == one.after.candidate.offer:
-        return ""
-    return f", on {offer_name(one.after)}"
+    time = ""
+    if abs(one.saving_seconds) >= max(1.0, 0.01 * one.before.wall_seconds.value):
+        time = f", {format_duration(abs(one.saving_seconds))} {'less' if one.saving_seconds > 0 else 'longer'}"
+    return f": saves {most}{amounts} {share}{time}"

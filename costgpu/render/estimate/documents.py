@@ -12,7 +12,6 @@ from costgpu.models.prediction import (
     Advice,
     Ownership,
     PaysFrom,
-    PhasePrediction,
     Prediction,
     Service,
     ServicePlan,
@@ -20,7 +19,7 @@ from costgpu.models.prediction import (
     Verdict,
 )
 from costgpu.models.workload import Unit, WorkloadProfile
-from costgpu.render.document import document, json_object, json_value, picked
+from costgpu.render.document import document, json_value, picked
 from costgpu.render.estimate.multi_gpu import scaling_value, scaling_values
 from costgpu.render.estimate.tables import throughput_rows
 from costgpu.render.phrases import offer_name
@@ -72,7 +71,10 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
         **scaling_value(prediction),
         "terms_seconds": prediction.terms,
         "parts_seconds": prediction.parts,
-        "phases": phase_values(prediction.phases),
+        "phases": [
+            {**picked(phase, "label", "step_seconds", "sustained_seconds", "seconds"), "terms_seconds": phase.terms}
+            for phase in prediction.phases
+        ],
         **picked(prediction, "provenance", "notes"),
     }
     if prediction.time_limit is not None:
@@ -83,7 +85,7 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
         value["interruptions"] = picked(prediction.interruptions, *names, *more)
     if offer is not None:
         value["offer"] = offer_value(offer, today)
-    return json_object(value)
+    return value
 
 
 def workload_value(profile: WorkloadProfile) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def workload_value(profile: WorkloadProfile) -> dict[str, Any]:
     value: dict[str, Any] = json_value(profile)
     for phase, measured in zip(value["phases"], profile.phases, strict=True):
         phase.pop("ops")
-        phase.update(json_object(unit_values(measured.unit)))
+        phase.update(json_value(unit_values(measured.unit)))
     return value
 
 
@@ -104,14 +106,12 @@ def unit_values(unit: Unit) -> dict[str, Any]:
 def inference_values(verdict: Verdict, profile: WorkloadProfile) -> list[dict[str, Any]]:
     """Each phase of inference as a part of a document: per second, and US dollars per 1,000 items or million tokens."""
     return [
-        json_object(
-            {
-                "label": phase.label,
-                "steps": phase.total.steps,
-                **unit_values(phase.unit),
-                "places": [_place_value(place, rates) for place, rates in throughput_rows(verdict, index)],
-            }
-        )
+        {
+            "label": phase.label,
+            "steps": phase.total.steps,
+            **unit_values(phase.unit),
+            "places": [_place_value(place, rates) for place, rates in throughput_rows(verdict, index)],
+        }
         for index, phase in enumerate(profile.phases)
         if not phase.unit.trains
     ]
@@ -138,29 +138,19 @@ def _place_value(place: Prediction, rates: Sequence[Throughput]) -> dict[str, An
     }
 
 
-def phase_values(phases: Sequence[PhasePrediction]) -> list[dict[str, Any]]:
-    """Return the phases of one prediction as parts of a document."""
-    return [
-        {**picked(phase, "label", "step_seconds", "sustained_seconds", "seconds"), "terms_seconds": phase.terms}
-        for phase in phases
-    ]
-
-
 def pays_from_value(one: PaysFrom) -> dict[str, Any]:
     """When a rented machine is worth its boot, as a part of a document; no number of items if never."""
-    return json_object(
-        {
-            "place": offer_name(one.place),
-            "against": offer_name(one.against),
-            "saves": "time" if one.against.candidate.offer is None else "cost",
-            **picked(one, "items", "item", "seconds"),
-        }
-    )
+    return {
+        "place": offer_name(one.place),
+        "against": offer_name(one.against),
+        "saves": "time" if one.against.candidate.offer is None else "cost",
+        **picked(one, "items", "item", "seconds"),
+    }
 
 
 def advice_values(advice: Sequence[Advice]) -> list[dict[str, Any]]:
     """Each as a part of a document, in the order given; amounts in US dollars and seconds."""
-    values = (
+    return [
         {
             **picked(one, "kind", "action", "saving_usd", "saving_seconds"),
             "saving_share": one.share,
@@ -170,8 +160,7 @@ def advice_values(advice: Sequence[Advice]) -> list[dict[str, Any]]:
             **picked(one, "other_usd", "other_seconds", "basis", "notes"),
         }
         for one in advice
-    )
-    return [json_object(value) for value in values]
+    ]
 
 
 def _advised_place(prediction: Prediction | None) -> dict[str, Any] | None:
@@ -197,7 +186,7 @@ def _advised_place(prediction: Prediction | None) -> dict[str, Any] | None:
 def own_value(own: Ownership) -> dict[str, Any]:
     """Return a part of a document; an infinite number of jobs is null."""
     spec = own.prediction.candidate.accelerator
-    value = {
+    return {
         "accelerator": spec.name if spec else None,
         "model": spec.model if spec else None,
         "infeasible": own.prediction.infeasible or None,
@@ -219,22 +208,19 @@ def own_value(own: Ownership) -> dict[str, Any]:
         ],
         "notes": own.notes,
     }
-    return json_object(value)
 
 
 def service_value(service: Service) -> dict[str, Any]:
     """Return the service as a part of a document; amounts in US dollars a month, times in seconds."""
-    return json_object(
-        {
-            **picked(service, "rate_per_second", "item", "choice", "sentence"),
-            "here": _plan_value(service.here),
-            "best_cpu": _plan_value(service.best_cpu),
-            "best_gpu": _plan_value(service.best_gpu),
-            "recommended": _plan_value(service.recommended),
-            "asked": [_plan_value(one) for one in service.asked],
-            **picked(service, "notes"),
-        }
-    )
+    return {
+        **picked(service, "rate_per_second", "item", "choice", "sentence"),
+        "here": _plan_value(service.here),
+        "best_cpu": _plan_value(service.best_cpu),
+        "best_gpu": _plan_value(service.best_gpu),
+        "recommended": _plan_value(service.recommended),
+        "asked": [_plan_value(one) for one in service.asked],
+        **picked(service, "notes"),
+    }
 
 
 def _plan_value(one: ServicePlan | None) -> dict[str, Any] | None:
@@ -244,7 +230,7 @@ def _plan_value(one: ServicePlan | None) -> dict[str, Any] | None:
     return {
         "where": offer_name(one.prediction),
         "own_price": offer.own_price if offer is not None else None,
-        "price_as_of": offer.price_as_of.isoformat() if offer is not None else None,
+        "price_as_of": offer.price_as_of if offer is not None else None,
         **picked(
             one, "machines", "capacity", "utilisation", "answer_seconds", "wait_seconds", "batch", "usd_per_month"
         ),

@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.models.prediction import Prediction
-from costgpu.render.document import json_object, picked
+from costgpu.render.document import picked
 from costgpu.render.estimate.tables import mark_of
-from costgpu.render.phrases import offer_name, percent, short_offer_name
-from costgpu.render.report import Cell, Heading, Row, Table, Tile
+from costgpu.render.phrases import offer_name, short_offer_name
+from costgpu.render.report import Cell, Heading, Row, Table
 from costgpu.units import format_duration, format_usd
-
-
-def efficiency_tiles(prediction: Prediction) -> list[Tile]:
-    """Return how well the GPUs of a place work together as a tile; none with one GPU."""
-    if (scaling := prediction.scaling) is None:
-        return []
-    return [
-        ("Efficiency", percent(scaling.efficiency), f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}")
-    ]
 
 
 def scaling_table(rows: Sequence[Prediction], recommended: Prediction | None) -> Table | None:
@@ -57,13 +48,4 @@ def scaling_value(prediction: Prediction) -> dict[str, Any]:
 
 def scaling_values(rows: Sequence[Prediction]) -> list[dict[str, Any]]:
     """Return the lines of `scaling_table` as parts of a document."""
-    return [
-        json_object(
-            {
-                "where": offer_name(one),
-                **picked(one, "wall_seconds", "cost_usd"),
-                **scaling_value(one),
-            }
-        )
-        for one in rows
-    ]
+    return [{"where": offer_name(one), **picked(one, "wall_seconds", "cost_usd"), **scaling_value(one)} for one in rows]

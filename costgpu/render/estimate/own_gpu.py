@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from costgpu.estimator.throughput import inference_phase
 from costgpu.models.prediction import BreakEven, Ownership, Prediction, Range
 from costgpu.render.phrases import offer_name, visible, with_article
-from costgpu.render.report import Cell, Heading, ItemList, ReportSection, Row, Table
+from costgpu.render.report import Cell, Heading, ItemList, Part, ReportSection, Row, Table
 from costgpu.units import format_duration, format_usd
 
 LONGEST_BREAK_EVEN = 10_000_000  # jobs; above it the number says nothing any more
@@ -94,28 +94,24 @@ def rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.0f}"
 
 
-def own_basis(own: Ownership) -> list[str]:
-    """Return what the figures rest on, one sentence each."""
-    spec = own.prediction.candidate.accelerator
-    if spec is None or own.prediction.infeasible:
-        return []
-    price = " Not in it: what that computer costs, resale, your time." if own.price_usd is not None else ""
-    watts = f"{own.card_watts:.0f} of the card's {spec.tdp_watts:.0f} W on average, from how busy the model says it is"
-    return [
-        f"Time: modelled for {visible(spec.model)} ({spec.memory_gib:g} GiB), hosted by this machine.",
-        f"Power: {watts} (published curve), and {own.host_watts:.0f} W for the rest of the computer (assumed).{price}",
-        *(f"{note[:1].upper()}{note[1:]}." for note in own.notes),
-    ]
-
-
 def own_section(own: Ownership | None, unit: str) -> ReportSection:
     """Return what there is to say about an own GPU, and what it rests on; without parts where there is none."""
     if own is None:
         return ReportSection(title="")
-    basis = own_basis(own)
-    return ReportSection(
-        title="Rent or own", parts=[*own_sentences(own, unit), *([ItemList(basis, "soft")] if basis else [])]
-    )
+    parts: list[Part] = [*own_sentences(own, unit)]
+    spec = own.prediction.candidate.accelerator
+    if spec is not None and not own.prediction.infeasible:
+        price = " Not in it: what that computer costs, resale, your time." if own.price_usd is not None else ""
+        watts = (
+            f"{own.card_watts:.0f} of the card's {spec.tdp_watts:.0f} W on average, from how busy the model says it is"
+        )
+        basis = [
+            f"Time: modelled for {visible(spec.model)} ({spec.memory_gib:g} GiB), hosted by this machine.",
+            f"Power: {watts} (published curve), and {own.host_watts:.0f} W for the rest of the computer (assumed).{price}",
+            *(f"{note[:1].upper()}{note[1:]}." for note in own.notes),
+        ]
+        parts.append(ItemList(basis, "soft"))
+    return ReportSection(title="Rent or own", parts=parts)
 
 
 def own_name(prediction: Prediction) -> str:

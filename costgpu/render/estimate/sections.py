@@ -16,7 +16,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
-from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
+from costgpu.render.estimate.multi_gpu import scaling_table
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_name, own_section
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
@@ -175,7 +175,9 @@ def _tiles(verdict: Verdict) -> list[Tile]:
             span = f"80 %: {interval(format_usd(cost.low), format_usd(cost.high))}"
             tiles.append(("Recommended", machine, f"{visible(offer.provider)}, {visible(offer.region)}{gpus}"))
             tiles += [time, ("Cost", format_usd(cost.value), span)]
-        tiles += efficiency_tiles(chosen)
+        if (scaling := chosen.scaling) is not None:
+            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
+            tiles.append(("Efficiency", percent(scaling.efficiency), note))
     speedup = verdict.speedup_range
     if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from costgpu.models.diagnostics import Check
 from costgpu.models.first_run import TrialMachine
-from costgpu.render.document import VERSION, json_object, picked
+from costgpu.render.document import VERSION, json_value, picked
 from costgpu.render.text.doctor import PlaceReport
 from costgpu.version import __version__
 from costgpu.workflows.first_run.redact import Redactor
@@ -53,7 +53,7 @@ def report(
         ],
         "trials": [_trial(trial) for trial in trials],
     }
-    return json.dumps(redactor.value(json_object(parts)), indent=2) + "\n"
+    return json.dumps(redactor.value(json_value(parts)), indent=2) + "\n"
 
 
 def _check(check: Check, *, words: bool) -> dict[str, object]:

@@ -36,6 +36,7 @@ from costgpu.estimator.gpu import HOST_GHZ
 from costgpu.estimator.predict import predict
 from costgpu.models.prediction import Candidate, Ownership, Range
 from costgpu.pricing.hardware import accelerators
+from costgpu.render.document import json_value
 from costgpu.render.estimate.documents import own_value
 from costgpu.render.estimate.own_gpu import energies, own_section
 from costgpu.render.text.sections import section_text
@@ -211,7 +212,7 @@ def test_buying_never_pays_when_the_energy_alone_costs_more() -> None:
     assert all(math.isinf(b.jobs.value) and not b.in_life for b in found.break_evens)
     assert found.break_evens
     assert "never pays" in section_text(own_section(found, "the whole job"))
-    document = own_value(found)
+    document = json_value(own_value(found))
     assert document["break_even"][0]["jobs"]["value"] is None
     json.dumps(document, allow_nan=False)
 
@@ -269,7 +270,7 @@ def test_the_text_fits_a_terminal_and_the_document_is_json() -> None:
         assert max(map(len, text.splitlines())) <= 80
         assert "$699" in text
         assert "(assumed)" in text  # what is not measured says so
-    again = json.loads(json.dumps(own_value(found), allow_nan=False))
+    again = json.loads(json.dumps(json_value(own_value(found)), allow_nan=False))
     assert again["accelerator"] == "RTX 3090"
     assert again["break_even"]
 

@@ -61,7 +61,10 @@ def doctor(
     from costgpu.models.diagnostics import Status, gravest
     from costgpu.render.text.doctor import FREE, doctor_json, doctor_text
     from costgpu.render.text.first_run import SO_FAR
+    from costgpu.units import parse_usd
     from costgpu.workflows.doctor import examine, permissions
+    from costgpu.workflows.first_run.trial import Allowance
+    from costgpu.workflows.write_file import check_target
 
     if policy is not None:
         typer.echo(permissions(policy), nl=False)
@@ -72,7 +75,9 @@ def doctor(
         raise UsageError(f"{' and '.join(given)} cannot be used without --live.", hint="Add --live, or leave it out.")
     error: CostGpuError | None = None
     with AppContext(TerminalReporter(), strict=True) as context:
-        allowance = _prepared(max_cost, report, force=force) if live else None
+        if live:
+            check_target(Path(report or REPORT), force=force)
+        allowance = Allowance(parse_usd(max_cost, "--max-cost")) if max_cost is not None else None
         any_of = None if gpus is None else ",".join(gpus)
         places = examine(context, infra or [], instance_type, any_of, spot=spot, smallest=live)
         kind = gravest([check for place in places for check in place.checks])
@@ -86,16 +91,6 @@ def doctor(
     if kind is not None:
         count = sum(check.status is Status.FAILED for place in places for check in place.checks)
         raise kind(f"{count} check{'s' if count > 1 else ''} failed.", hint="The lines marked FAIL say what to do.")
-
-
-def _prepared(max_cost: str | None, report: str | None, *, force: bool) -> Allowance | None:
-    """Return what may be spent; None if nothing may. Raises `UsageError` if the report could not be written."""
-    from costgpu.units import parse_usd
-    from costgpu.workflows.first_run.trial import Allowance
-    from costgpu.workflows.write_file import check_target
-
-    check_target(Path(report or REPORT), force=force)
-    return Allowance(parse_usd(max_cost, "--max-cost")) if max_cost is not None else None
 
 
 def _live(

@@ -42,10 +42,9 @@ def estimate(
     from costgpu.render.estimate.first_screen import estimate_text
     from costgpu.workflows.estimate.estimate import estimate as estimate_workload
 
-    as_json = opt.wants_json(json, output)
     if currency is not None and exchange_rate is None and request.rate is not None and "/" not in request.rate:
         exchange_rate, request = request.rate, replace(request, rate=None)  # a rate of requests has a unit of time
-    opt.show_amounts(currency, exchange_rate, as_json=as_json)
+    as_json = opt.show_amounts(currency, exchange_rate, as_json=json, output=output)
     if report is not None:
         check_target(Path(report), force=force)
     elif force:

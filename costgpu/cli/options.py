@@ -32,19 +32,26 @@ JobName = Annotated[str | None, typer.Option("-n", "--name", help="Job name to s
 Tag = Annotated[list[str] | None, typer.Option(help="Tag to select by, as key=value. Repeatable.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")]
 Format = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")]
 
 
-def show_amounts(currency: str | None, rate: str | None, *, as_json: bool) -> None:
+def show_amounts(currency: str | None, rate: str | None, *, as_json: bool, output: str = "text") -> bool:
     """Show amounts in the currency of the options, else in that of the user's settings, else in US dollars.
 
+    Returns:
+        Whether ``--json`` or ``--output`` asks for JSON.
+
     Raises:
-        UsageError: One of the two is missing, or is wrong.
+        UsageError: One of the two is missing, or is wrong; there is no such format.
         ConfigError: The settings cannot be read.
     """
     from costgpu.config import users_setting
     from costgpu.units import parse_currency, show_amounts_in
 
+    if output.lower() not in ("text", "table", "json"):
+        raise UsageError(f"--output {output!r} is not a format.", hint="Use text or json.")
+    as_json = as_json or output.lower() == "json"
     if currency is None and rate is None:
         currency, rate = users_setting("currency"), users_setting("currency_rate")
     if (currency or "").strip().upper() == "USD" and rate is None:
@@ -53,10 +60,4 @@ def show_amounts(currency: str | None, rate: str | None, *, as_json: bool) -> No
         raise UsageError("--currency and --rate go together.", hint="Write --currency EUR --rate 0.92.")
     chosen = parse_currency(currency, rate) if currency is not None and rate is not None else None
     show_amounts_in(chosen, in_text=not as_json)
-
-
-def wants_json(json: bool, output: str) -> bool:
-    """Return whether ``--json`` or ``--output`` asks for JSON."""
-    if output.lower() not in ("text", "table", "json"):
-        raise UsageError(f"--output {output!r} is not a format.", hint="Use text or json.")
-    return json or output.lower() == "json"
+    return as_json

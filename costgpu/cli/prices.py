@@ -46,8 +46,7 @@ def offers(
     from costgpu.pricing.catalog import Catalog
     from costgpu.render.text.offers import offers_json, offers_table
 
-    as_json = opt.wants_json(json, output)
-    opt.show_amounts(currency, rate, as_json=as_json)
+    as_json = opt.show_amounts(currency, rate, as_json=json, output=output)
     found = Catalog.current(print_note, has_image=has_image).query(request.query)
     render = offers_json if as_json else offers_table
     say(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))

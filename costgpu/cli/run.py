@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.commands import command_of
-from costgpu.cli.inputs import agree_on_inputs, note_refusal
-from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note, say
-from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
+from costgpu.cli.inputs import agree
+from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note, say
+from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
 from costgpu.workflows.runs.request import OF_MEASURING, RunRequest
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def run(
     *,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as the job has started.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Launch without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: opt.DryRun = False,
     currency: opt.Currency = None,
     rate: opt.ExchangeRate = None,
     json: opt.Json = False,
@@ -48,31 +49,22 @@ def run(
     from costgpu.workflows.runs.request import check_detached
     from costgpu.workflows.runs.start import is_free, planned_run
 
-    as_json = opt.wants_json(json, output)
-    opt.show_amounts(currency, rate, as_json=as_json)
+    as_json = opt.show_amounts(currency, rate, as_json=json, output=output)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
             if detach or request.queue:
                 check_detached(planned.plan)
-            if dry_run:
-                say((plan_json if as_json else plan_text)(planned.plan, planned.at))
-                note_refusal(planned)
-                return
-            say(plan_text(planned.plan, planned.at), err=True)
-            if planned.refusal is not None and not request.queue:
-                raise planned.refusal
-            planned = agree_on_inputs(context, planned, asks=not (yes or as_json))
-            if not yes and not is_free(planned.plan):
-                alone = NotConfirmed(
-                    "Confirmation required, but stdin is not a terminal.",
-                    hint="Add -y, or --dry-run to only see the plan.",
-                )
-                confirm("Launch it?", alone=alone, otherwise="Not launched; nothing was spent.")
-            if request.queue:
-                _put_into_queue(context, planned, as_json=as_json)
-                return
-            terminal = Terminal(context.clock, data_to_stderr=as_json)
-            carry_out(context, planned, terminal, detach=detach, as_json=as_json)
+            shown = (plan_json if as_json and dry_run else plan_text)(planned.plan, planned.at)
+            question = "" if yes or is_free(planned.plan) else "Launch it?"
+            planned = (
+                replace(planned, refusal=None) if request.queue else planned
+            )  # it waits for what it is refused for
+            agreed = agree(context, planned, shown, question, dry_run=dry_run, asks=not (yes or as_json))
+            if agreed is not None and request.queue:
+                _put_into_queue(context, agreed, as_json=as_json)
+            elif agreed is not None:
+                terminal = Terminal(context.clock, data_to_stderr=as_json)
+                carry_out(context, agreed, terminal, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +9,10 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.commands import command_of
-from costgpu.cli.inputs import agree_on_inputs, note_refusal
+from costgpu.cli.inputs import agree
 from costgpu.cli.run import carry_out
-from costgpu.cli.terminal_reporter import TerminalReporter, confirm, say
-from costgpu.errors import EXIT_INTERRUPTED, NotConfirmed
+from costgpu.cli.terminal_reporter import TerminalReporter, say
+from costgpu.errors import EXIT_INTERRUPTED
 from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
-    from costgpu.workflows.sweep.plan import PlannedSweep
 
 
 @command_of(SweepRequest, without=OF_ONE_JOB)
@@ -32,7 +30,7 @@ def sweep(
     *,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as the trials have started.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Start without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: opt.DryRun = False,
     currency: opt.Currency = None,
     rate: opt.ExchangeRate = None,
     json: opt.Json = False,
@@ -44,30 +42,32 @@ def sweep(
     -t or --gpus rents others, and are scheduled by Ray Tune. The plan is shown first.
     """
     from costgpu.cli.sweep_observer import SweepTerminal
-    from costgpu.render.text.sweep import results_value
+    from costgpu.render.text.sweep import results_value, sweep_plan_json, sweep_plan_text, trials_question
+    from costgpu.sweep.space import MANY_TRIALS
+    from costgpu.workflows.runs.start import is_free
     from costgpu.workflows.sweep.bundle import write_bundle
     from costgpu.workflows.sweep.plan import planned_sweep
 
-    as_json = opt.wants_json(json, output)
-    opt.show_amounts(currency, rate, as_json=as_json)
+    as_json = opt.show_amounts(currency, rate, as_json=json, output=output)
     try:
         with planned_sweep(request, TerminalReporter()) as (context, planned):
-            if dry_run:
-                say(_plan(planned, as_json=as_json))
-                note_refusal(planned.planned)
+            plan, at, spec = planned.planned.plan, planned.planned.at, planned.spec
+            if as_json and dry_run:
+                shown = sweep_plan_json(plan, at, planned.sweep, planned.time, spec["folder"])
+            else:
+                shown = sweep_plan_text(plan, at, planned.sweep, planned.time, spec["argv"], spec["folder"])
+            whole = trials_question(plan, planned.sweep.space.trials)
+            many = planned.sweep.space.trials > MANY_TRIALS  # more than anybody means by accident
+            question = "" if yes else whole if many else "" if is_free(plan) else "Launch it?"
+            asks = not (yes or as_json)
+            agreed = agree(context, planned.planned, shown, question, whole, dry_run=dry_run, asks=asks)
+            if agreed is None:
                 return
-            say(_plan(planned), err=True)
-            if planned.planned.refusal is not None:
-                raise planned.planned.refusal
-            decided = agree_on_inputs(context, planned.planned, asks=not (yes or as_json))
-            planned = replace(planned, planned=decided)
-            if not yes:
-                _confirm(planned)
-            write_bundle(planned.name, planned.spec)
-            folder, terminal = planned.spec["folder"], SweepTerminal(context.clock, planned.spec)
+            write_bundle(planned.name, spec)
+            folder, terminal = spec["folder"], SweepTerminal(context.clock, spec)
             carry_out(
                 context,
-                planned.planned,
+                agreed,
                 terminal,
                 detach=detach,
                 as_json=as_json,
@@ -77,32 +77,6 @@ def sweep(
             )
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def _plan(planned: PlannedSweep, *, as_json: bool = False) -> str:
-    from costgpu.render.text.sweep import sweep_plan_json, sweep_plan_text
-
-    plan, at = planned.planned.plan, planned.planned.at
-    if as_json:
-        return sweep_plan_json(plan, at, planned.sweep, planned.time, planned.spec["folder"])
-    return sweep_plan_text(plan, at, planned.sweep, planned.time, planned.spec["argv"], planned.spec["folder"])
-
-
-def _confirm(planned: PlannedSweep) -> None:
-    """Asks about what costs money, and about more trials than anybody means by accident."""
-    from costgpu.render.text.sweep import trials_question
-    from costgpu.sweep.space import MANY_TRIALS
-    from costgpu.workflows.runs.start import is_free
-
-    plan, trials = planned.planned.plan, planned.sweep.space.trials
-    if is_free(plan) and trials <= MANY_TRIALS:
-        return
-    alone = NotConfirmed(
-        f"{trials_question(plan, trials)} Confirmation required, but stdin is not a terminal.",
-        hint="Add -y, or --dry-run to only see the plan.",
-    )
-    question = trials_question(plan, trials) if trials > MANY_TRIALS else "Launch it?"
-    confirm(question, alone=alone, otherwise="Not launched; nothing was spent.")
 
 
 def terminal_of(clock: Clock, found: RunView | Instance, *, ask: bool | None = None) -> Terminal:

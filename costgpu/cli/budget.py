@@ -57,13 +57,18 @@ def set_(
     """
     from costgpu.ledger.records.budget_rules import Budget, parse_name, parse_thresholds
     from costgpu.ledger.records.budget_store import set_budget
-    from costgpu.render.text.budget import definition, line
+    from costgpu.providers import registry
+    from costgpu.render.text.budget import definition
+    from costgpu.render.text.layout import wrap
     from costgpu.workflows.tags import parse_tags
 
     if enforce and enforce_spent:
         raise UsageError("--enforce and --enforce-spent exclude each other.", hint="--enforce is the stricter one.")
     if person is not None and not person.strip():
         raise UsageError("--person is empty.", hint="Write the user as costgpu jobs and reap name it: alice.")
+    known = (provider or "").strip().lower()
+    if provider is not None and registry.find(known) is None:
+        raise UsageError(f"There is no provider {provider!r}.", hint=f"costgpu knows {', '.join(registry.names())}.")
     every, amount = _amount(daily, weekly, monthly, total)
     wanted = Budget(
         name=parse_name(name),
@@ -71,7 +76,7 @@ def set_(
         every=every,
         time_zone=_zone(time_zone),
         thresholds=parse_thresholds(alert),
-        provider=_provider(provider),
+        provider=known,
         owner=(person or "").strip(),
         tags=parse_tags(tag or []),
         enforce=enforce or enforce_spent,
@@ -80,7 +85,7 @@ def set_(
     with AppContext(TerminalReporter(), strict=True) as context:
         written = set_budget(context.ledger, wanted, context.clock.now(), replace=replace)
     what = "Set" if written else "It is so already"
-    say(line(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}."))
+    say(wrap(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}.", rest="  "))
 
 
 @budget.command()
@@ -136,7 +141,8 @@ def check(
     not be asked.
     """
     from costgpu.render.document import picked
-    from costgpu.render.text.budget import budgets_json, line
+    from costgpu.render.text.budget import budgets_json
+    from costgpu.render.text.layout import wrap
     from costgpu.workflows.spending.budget_check import BudgetCheck
 
     if billed and (offline or json):
@@ -147,7 +153,7 @@ def check(
 
     def tell(text: str) -> None:
         if not json:
-            say(line(text))
+            say(wrap(text, rest="  "))
             sys.stdout.flush()
 
     with AppContext(TerminalReporter()) as context:
@@ -204,14 +210,3 @@ def _zone(name: str | None) -> str:
     except (UsageError, LookupError, OSError, ValueError):
         print_note("the local time zone has no name; days begin at midnight UTC (--time-zone).")
         return "UTC"
-
-
-def _provider(name: str | None) -> str:
-    if name is None:
-        return ""
-    from costgpu.providers import registry
-
-    known = name.strip().lower()
-    if registry.find(known) is None:
-        raise UsageError(f"There is no provider {name!r}.", hint=f"costgpu knows {', '.join(registry.names())}.")
-    return known

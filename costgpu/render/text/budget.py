@@ -73,11 +73,6 @@ def begins_anew(state: BudgetState) -> str:
     return f"{state.period.end.astimezone(ZoneInfo(state.budget.time_zone)):%Y-%m-%d %H:%M %Z}"
 
 
-def line(text: str) -> str:
-    """Return a line for a mail or a terminal, at most 80 wide."""
-    return wrap(text, rest="  ")
-
-
 def definition(budget: Budget) -> str:
     """Return what a budget is, in one sentence without a full stop."""
     what = [f"provider {budget.provider}"] if budget.provider else []
@@ -117,8 +112,16 @@ def budgets_json(
 def _block(standing: CheckedBudget) -> str:
     state, budget = standing.state, standing.state.budget
     at_least = "at least " if state.at_least else ""
+    zone, period = ZoneInfo(budget.time_zone), "all time"
+    if state.period.start is not None and state.period.end is not None:
+        start, last = (
+            state.period.start.astimezone(zone),
+            (state.period.end - timedelta(microseconds=1)).astimezone(zone),
+        )
+        days = f"{start:%a %b} {start.day}" + ("" if last.date() == start.date() else f" to {last:%a %b} {last.day}")
+        period = f"{days}, {last.year}, {budget.time_zone}"
     rows = [
-        ("period", _period(state)),
+        ("period", period),
         ("spent", f"{at_least}{exact_usd(state.spent_usd)}, {state.percent} %{', EXCEEDED' if state.exceeded else ''}"),
     ]
     left = "nothing" if state.exceeded else exact_usd(state.left_usd)
@@ -137,22 +140,12 @@ def _block(standing: CheckedBudget) -> str:
     elif budget.every is not Every.TOTAL:
         rows.append(("forecast", "too early to say"))
     rows.append(("alerts", "; ".join(_told(standing, threshold) for threshold in budget.thresholds)))
-    zone = ZoneInfo(budget.time_zone)
     for alert in standing.alerts:
         if alert.delivered is False and alert.last_attempt_at is not None:
             times = "once" if alert.attempts == 1 else f"{alert.attempts} times"
             tried = f"tried {times}, last {alert.last_attempt_at.astimezone(zone):%Y-%m-%d %H:%M}"
             rows.append(("FAILED", f"{alert.threshold} %: {alert.detail} ({tried}); the next check tries again"))
-    return "\n".join([line(definition(budget)), *(labelled(*row) for row in rows)])
-
-
-def _period(state: BudgetState) -> str:
-    period, zone = state.period, ZoneInfo(state.budget.time_zone)
-    if period.start is None or period.end is None:
-        return "all time"
-    start, last = period.start.astimezone(zone), (period.end - timedelta(microseconds=1)).astimezone(zone)
-    days = f"{start:%a %b} {start.day}" + ("" if last.date() == start.date() else f" to {last:%a %b} {last.day}")
-    return f"{days}, {last.year}, {state.budget.time_zone}"
+    return "\n".join([wrap(definition(budget), rest="  "), *(labelled(*row) for row in rows)])
 
 
 def _told(standing: CheckedBudget, threshold: int) -> str:

@@ -16,14 +16,6 @@ WIDTH = 20
 
 def trial_text(trial: TrialMachine) -> str:
     """Return a paragraph for one machine."""
-    lines = [f"{trial.offer.provider}: {trial.offer.instance_type} in {trial.offer.region}, from the create call on"]
-    for name, text in _rows(trial):
-        lead = f"  {name:<{WIDTH}} "
-        lines.append(wrap(text, lead))
-    return "\n".join(lines)
-
-
-def _rows(trial: TrialMachine) -> list[tuple[str, str]]:
     key = _seconds(trial.our_key_seconds)
     other = ", with another key before" if trial.foreign_key else ""
     rows = [
@@ -43,7 +35,8 @@ def _rows(trial: TrialMachine) -> list[tuple[str, str]]:
         rows.append(("the job said", trial.said.replace("\n", "; ")))
     cost = format_usd(trial.cost_usd) if trial.cost_usd is not None else "?"
     rows.append(("end", f"{trial.reason or '?'}, by {trial.ended_by or '?'}; run {trial.run_id}, {cost}"))
-    return rows
+    title = f"{trial.offer.provider}: {trial.offer.instance_type} in {trial.offer.region}, from the create call on"
+    return "\n".join([title, *(wrap(text, f"  {name:<{WIDTH}} ") for name, text in rows)])
 
 
 def _seconds(value: float | None) -> str:

@@ -111,33 +111,26 @@ def accuracy_text(groups: Sequence[Accuracy], newest_first: Sequence[Comparison]
     """Return how good the estimates were, and the runs that say so."""
     if not groups:
         return "Nothing to compare yet: no run that had an estimate has succeeded."
-    lines = [_accuracy_sentences(groups[0])]
-    if len(groups) > 2:
-        lines += [f"  {group.provider}: {_accuracy_phrase(group)}" for group in groups[1:]]
+    whole = groups[0]
+    cost = "" if whole.median_cost_error is None else f", of the cost {_percent(whole.median_cost_error)}"
+    lines = [
+        f"{counted(whole.runs, 'run')} compared. Median error of the time {_percent(whole.median_time_error)}{cost}."
+    ]
+    if whole.intervals:
+        share = whole.held / whole.intervals
+        lines.append(f"The 80 % interval held for {whole.held} of {whole.intervals} ({share:.0%}).")
+    if whole.median_billed_error is not None:
+        runs = counted(whole.billed_runs, "run")
+        lines.append(f"Billed differs from metered by {_percent(whole.median_billed_error)} ({runs}).")
+    for group in groups[1:] if len(groups) > 2 else ():
+        cost = "" if group.median_cost_error is None else f", cost {_percent(group.median_cost_error)}"
+        held = f", interval held for {group.held} of {group.intervals}" if group.intervals else ""
+        time = _percent(group.median_time_error)
+        lines.append(f"  {group.provider}: {counted(group.runs, 'run')}, time {time}{cost}{held}")
     lines += ["", *table(ACCURACY_COLUMNS, newest_first)]
     if any(one.held is False for one in newest_first):
         lines.append("! outside the 80 % interval of the estimate")
     return "\n".join(lines)
-
-
-def _accuracy_sentences(group: Accuracy) -> str:
-    cost = "" if group.median_cost_error is None else f", of the cost {_percent(group.median_cost_error)}"
-    lines = [
-        f"{counted(group.runs, 'run')} compared. Median error of the time {_percent(group.median_time_error)}{cost}."
-    ]
-    if group.intervals:
-        share = group.held / group.intervals
-        lines.append(f"The 80 % interval held for {group.held} of {group.intervals} ({share:.0%}).")
-    if group.median_billed_error is not None:
-        runs = counted(group.billed_runs, "run")
-        lines.append(f"Billed differs from metered by {_percent(group.median_billed_error)} ({runs}).")
-    return "\n".join(lines)
-
-
-def _accuracy_phrase(group: Accuracy) -> str:
-    cost = "" if group.median_cost_error is None else f", cost {_percent(group.median_cost_error)}"
-    held = f", interval held for {group.held} of {group.intervals}" if group.intervals else ""
-    return f"{counted(group.runs, 'run')}, time {_percent(group.median_time_error)}{cost}{held}"
 
 
 def accuracy_json(groups: Sequence[Accuracy], found: Sequence[Comparison], now: datetime) -> str:
@@ -181,13 +174,28 @@ class BilledPeriod:
 
 
 def billed_text(found: BilledPeriod, now: datetime) -> str:
-    """One line for each run, their sum, and how old the figures are."""
+    """One line for each run, their sum, and how old the figures are.
+
+    The sums are compared only where both amounts of every run are known.
+    """
     runs = [row for row in found.rows if row.run_id]
     lines = [f"Billed from {found.start:%Y-%m-%d} to {found.end - timedelta(days=1):%Y-%m-%d} (UTC)"]
-    lines += _billed_table(runs) if runs else ["No run was metered or billed in these days."]
+    complete = all(row.metered_usd is not None and row.billed_usd is not None for row in runs)
+    total = _billed_sum(runs)
+    columns: tuple[Column[Compared], ...] = (
+        Column("RUN", lambda row: row.run_id),
+        Column("JOB", lambda row: "" if row is total else row.name or "-", width=23),
+        Column("METERED", lambda row: _usd(row.metered_usd), right=True),
+        Column("BILLED", lambda row: _usd(row.billed_usd), right=True),
+        Column("DIFFERENCE", lambda row: "-" if row is total and not complete else _difference(row), right=True),
+    )
+    rows = table(columns, [*runs, total] if len(runs) > 1 else runs, gap="  ")
+    lines += rows if runs else ["No run was metered or billed in these days."]
     if untagged := _untagged(found.rows):
         lines.append(f"Without a run's tag, the whole account: {format_usd(untagged)}")
-    lines += [f"{name}, {_asked(now - at)}." for name, at in found.sources]
+    for name, at in found.sources:
+        age = (now - at).total_seconds()
+        lines.append(f"{name}, asked {'just now' if age < 60 else f'{format_duration(age)} ago'}.")
     if now - found.end < LATE:
         lines.append("The last two days may not be complete: bills come about a day late.")
     return "\n".join([*lines, *map(wrap, found.notes)])
@@ -211,20 +219,6 @@ def billed_json(found: BilledPeriod, now: datetime) -> str:
     )
 
 
-def _billed_table(runs: Sequence[Compared]) -> list[str]:
-    """Compare the sums only where both amounts of every run are known."""
-    complete = all(row.metered_usd is not None and row.billed_usd is not None for row in runs)
-    total = _billed_sum(runs)
-    columns: tuple[Column[Compared], ...] = (
-        Column("RUN", lambda row: row.run_id),
-        Column("JOB", lambda row: "" if row is total else row.name or "-", width=23),
-        Column("METERED", lambda row: _usd(row.metered_usd), right=True),
-        Column("BILLED", lambda row: _usd(row.billed_usd), right=True),
-        Column("DIFFERENCE", lambda row: "-" if row is total and not complete else _difference(row), right=True),
-    )
-    return table(columns, [*runs, total] if len(runs) > 1 else runs, gap="  ")
-
-
 def _untagged(rows: Sequence[Compared]) -> Decimal | None:
     return next((row.billed_usd for row in rows if not row.run_id), None)
 
@@ -246,8 +240,3 @@ def _difference(row: Compared) -> str:
     sign = "-" if row.billed_usd < row.metered_usd else "+"
     share = f" ({float(row.billed_usd / row.metered_usd - 1):+.0%})" if row.metered_usd else ""
     return f"{sign}{format_usd(abs(row.billed_usd - row.metered_usd))}{share}"
-
-
-def _asked(age: timedelta) -> str:
-    seconds = age.total_seconds()
-    return "asked just now" if seconds < 60 else f"asked {format_duration(seconds)} ago"

@@ -37,7 +37,7 @@ def own_prices_text(own: Sequence[StoredPrice], now: datetime) -> str:
         over = " (over)" if price.until < now.date() else ""
         note = f"; {visible(price.note)}" if price.note else ""
         what = f"{name_of(price)}: {format_usd(price.usd_per_hour)}/h until {price.until}{over}, set on {price.set_on}{note}"
-        lines.append(_indented(what, "  "))
+        lines.append(wrap(what, "  ", "    "))
     return "\n".join(lines)
 
 
@@ -73,16 +73,18 @@ def prices_text(used: PricesInUse, now: datetime) -> str:
     lines = [*table(columns, _grouped(used.offers, "region")), "", "Sources:"]
     for group in _grouped(used.offers, "price_source"):
         (provider, source), rows = group
-        lines.append(
-            _indented(f"{len(rows)} of {provider}: {source} ({day_span([offer.price_as_of for offer in rows])})", "  ")
-        )
+        days = day_span([offer.price_as_of for offer in rows])
+        lines.append(wrap(f"{len(rows)} of {provider}: {source} ({days})", "  ", "    "))
     if used.own:
         lines += ["", own_prices_text(used.own, now)]
     for one in used.failed:
-        lines += ["", _indented(f"The refresh of {one.provider} at {one.at:%Y-%m-%d %H:%M} UTC has failed: {one.why}")]
+        lines += [
+            "",
+            wrap(f"The refresh of {one.provider} at {one.at:%Y-%m-%d %H:%M} UTC has failed: {one.why}", rest="  "),
+        ]
     kept = f"Refreshed prices are kept in {used.folder}."
     kept = kept if used.refreshed else "None were refreshed: they came with this version."
-    return "\n".join([*lines, "", _indented(kept), "costgpu prices refresh fetches new ones, free of charge."])
+    return "\n".join([*lines, "", wrap(kept, rest="  "), "costgpu prices refresh fetches new ones, free of charge."])
 
 
 def prices_json(used: PricesInUse, now: datetime) -> str:
@@ -135,7 +137,7 @@ def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
         lines += _failures(result.failures)
         if result.unknown:
             types = counted(len(result.unknown), "instance type")
-            lines.append(_indented(f"{types} whose hardware costgpu does not know left out.", "  "))
+            lines.append(wrap(f"{types} whose hardware costgpu does not know left out.", "  ", "    "))
     return "\n".join(lines)
 
 
@@ -176,7 +178,9 @@ def _moves(moves: Sequence[PriceChange], what: str) -> list[str]:
     lines = [f"  Moved by more than 30 %, {what} ({len(moves)}):"]
     for move in moves[:LONGEST_LIST]:
         old, new = move.old.price_usd_per_hour, move.new.price_usd_per_hour
-        lines.append(_indented(f"{_name(key_of(move.new))}: {old:f} -> {new:f} USD/h ({move.change:+.0%})", "    "))
+        lines.append(
+            wrap(f"{_name(key_of(move.new))}: {old:f} -> {new:f} USD/h ({move.change:+.0%})", " " * 4, " " * 6)
+        )
     return [*lines, *_more(len(moves))]
 
 
@@ -189,7 +193,7 @@ def _failures(failures: Sequence[MissingPrice]) -> list[str]:
         reasons.setdefault(failure.reason, []).append(failure)
     for reason, group in list(reasons.items())[:LONGEST_LIST]:
         others = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        lines.append(_indented(f"{_name(group[0].key)}{others}: {reason}", "    "))
+        lines.append(wrap(f"{_name(group[0].key)}{others}: {reason}", " " * 4, " " * 6))
     return [*lines, *_more(len(reasons))]
 
 
@@ -215,7 +219,3 @@ def _grouped(offers: Iterable[Offer], attribute: str) -> list[Group]:
 def _dates(rows: Sequence[Offer]) -> dict[str, Any]:
     days = [offer.price_as_of for offer in rows]
     return {"offers": len(rows), "oldest_as_of": min(days), "newest_as_of": max(days)}
-
-
-def _indented(text: str, indent: str = "") -> str:
-    return wrap(text, indent, f"{indent}  ")

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from costgpu.models.attempts import AttemptsSummary, summarize
+from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
 from costgpu.providers import registry
@@ -39,7 +39,18 @@ def receipts_text(views: Sequence[RunView]) -> str:
     ]
     total = summarize(views)
     if total is not None:
-        texts += _attempts_lines(total)
+        times, took = counted(total.interruptions, "interruption"), format_duration(total.metered_seconds)
+        lost, restart = format_duration(total.lost_seconds), format_duration(total.restart_seconds)
+        worked = f"{lost} of work" if total.lost_seconds >= 1 else "no work"
+        both = format_duration(total.lost_seconds + total.restart_seconds)
+        whole = (
+            f"{counted(total.machines, 'machine')} after {times}, {took} of them, {format_usd(total.metered_cost_usd)}"
+        )
+        texts.append(labelled("together", whole))
+        texts.append(labelled("lost", f"{both}: {worked} since the checkpoints, {restart} to start again"))
+        if total.on_demand_usd is not None:
+            again = f"the same work would have cost about {format_usd(total.on_demand_usd)}"
+            texts.append(labelled("on demand", again))
     elif len(views) > 1:
         made = [view.receipt for view in views if view.receipt is not None and view.receipt.instance is not None]
         seconds = sum(receipt.metered_seconds for receipt in made)
@@ -53,21 +64,6 @@ def receipts_json(views: Sequence[RunView], now: datetime) -> str:
     """Return the same as a versioned document."""
     receipts = [view.receipt for view in views if view.receipt is not None]
     return document("costgpu.job", at=now, receipts=receipts, attempts=summarize(views))
-
-
-def _attempts_lines(total: AttemptsSummary) -> list[str]:
-    """Return what all machines that a job had one after the other have cost, and what of that the interruptions."""
-    times, seconds = counted(total.interruptions, "interruption"), format_duration(total.metered_seconds)
-    lost = format_duration(total.lost_seconds + total.restart_seconds)
-    worked = f"{format_duration(total.lost_seconds)} of work" if total.lost_seconds >= 1 else "no work"
-    again = f"{worked} since the checkpoints, {format_duration(total.restart_seconds)} to start again"
-    whole = (
-        f"{counted(total.machines, 'machine')} after {times}, {seconds} of them, {format_usd(total.metered_cost_usd)}"
-    )
-    lines = [labelled("together", whole), labelled("lost", f"{lost}: {again}")]
-    if total.on_demand_usd is not None:
-        lines.append(labelled("on demand", f"the same work would have cost about {format_usd(total.on_demand_usd)}"))
-    return lines
 
 
 def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) -> str:

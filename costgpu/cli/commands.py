@@ -42,7 +42,7 @@ def command_of(
     """
 
     def decorate(body: Callable[Concatenate[Request, Own], None]) -> Callable[..., None]:
-        shared = {each.name: each for each in options.options_of(kind) if each.name not in without}
+        shared = [each for each in options.options_of(kind) if each.name not in without]
         _, *own = inspect.signature(body).parameters.values()
         hints = get_type_hints(body, include_extras=True)
 
@@ -50,7 +50,13 @@ def command_of(
             mine = {each.name: values.pop(each.name) for each in own}
             body(kind(**values), **mine)  # type: ignore[call-arg]
 
-        parameters = [_parameter(each) for each in shared.values()]
+        parameters = []
+        for each in shared:
+            default = None if each.default == () else each.default
+            annotation: Any = Annotated[_TYPES[type(each)], _declared(each)]
+            parameters.append(
+                inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            )
         parameters += [each.replace(annotation=hints[each.name]) for each in own]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -69,9 +75,3 @@ def _declared(option: options.Option[Any, Any]) -> Any:
     if isinstance(option, options.Words):
         return typer.Argument(metavar=option.metavar, help=option.help)
     return typer.Option(*option.flags, metavar=option.metavar, help=option.help, min=option.low, max=option.high)
-
-
-def _parameter(option: options.Option[Any, Any]) -> inspect.Parameter:
-    kind: Any = Annotated[_TYPES[type(option)], _declared(option)]
-    default = None if option.default == () else option.default
-    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -59,6 +59,7 @@ def doctor(
     custom role, as YAML.
     """
     from costgpu.models.diagnostics import Status, gravest
+    from costgpu.render.phrases import counted
     from costgpu.render.text.doctor import FREE, doctor_json, doctor_text
     from costgpu.render.text.first_run import SO_FAR
     from costgpu.units import parse_usd
@@ -90,7 +91,7 @@ def doctor(
         raise error
     if kind is not None:
         count = sum(check.status is Status.FAILED for place in places for check in place.checks)
-        raise kind(f"{count} check{'s' if count > 1 else ''} failed.", hint="The lines marked FAIL say what to do.")
+        raise kind(f"{counted(count, 'check')} failed.", hint="The lines marked FAIL say what to do.")
 
 
 def _live(
@@ -106,6 +107,7 @@ def _live(
 
     After one that may still be billing, or was cancelled, no other follows.
     """
+    from costgpu.models.diagnostics import Status
     from costgpu.render.text.first_run import total_text
     from costgpu.workflows.first_run.report import report
     from costgpu.workflows.first_run.trial import redactor_for
@@ -118,7 +120,9 @@ def _live(
         for place in places:
             if allowance is None or place.offer is None or isinstance(error, RunCancelled | TerminationUnconfirmed):
                 continue
-            if why := _why_not(place):
+            failing = any(check.exit_code for check in place.checks)
+            if failing or ("credentials", Status.UNKNOWN) in ((check.name, check.status) for check in place.checks):
+                why = "see the lines marked FAIL" if failing else "there are no credentials"
                 print_note(f"{place.name}: nothing is created there: {why}.")
                 continue
             try:
@@ -139,16 +143,6 @@ def _live(
         write_file(path, [text], force=force)
         say(total_text(trials, str(path)), err=True)
     return error
-
-
-def _why_not(place: PlaceReport) -> str:
-    """Why no machine is created in a place; empty if one may be."""
-    from costgpu.models.diagnostics import Status
-
-    if any(check.exit_code for check in place.checks):
-        return "see the lines marked FAIL"
-    unknown = {check.name for check in place.checks if check.status is Status.UNKNOWN}
-    return "there are no credentials" if "credentials" in unknown else ""
 
 
 def _try(place: PlaceReport, allowance: Allowance, trials: list[TrialMachine], *, yes: bool) -> CostGpuError | None:

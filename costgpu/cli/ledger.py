@@ -18,7 +18,7 @@ from costgpu.workflows.tags import split_tag
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from costgpu.ledger.costs.charges import RunFilter
@@ -231,13 +231,29 @@ def export(
     focus is FOCUS 1.2 as CSV: one row a run and billing month, which sum up to its cost.
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe.
     """
+    import json as documents
+
+    from costgpu.ledger.costs.closed_runs import closed_runs
+    from costgpu.ledger.costs.export import as_csv, as_json
+    from costgpu.ledger.costs.focus import as_focus, metadata
+    from costgpu.providers import registry
+
     if form not in FORMATS:
         raise UsageError(f"There is no format {form!r}.", hint=f"Choose {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     if output != STDOUT:
         check_target(Path(output), force=force)
     with AppContext(TerminalReporter()) as app:
-        low, high = period(since, until, app.clock.now())
-        _write(output, _exported(app, form, _selection(provider, person, name, tag), low, high), force=force)
+        now = app.clock.now()
+        low, high = period(since, until, now)
+        runs = closed_runs(app.ledger, _selection(provider, person, name, tag), since=low, until=high)
+        publishers = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
+        written: dict[str, Callable[[], Iterable[str]]] = {
+            "csv": lambda: as_csv(runs),
+            "json": lambda: as_json(runs, now),
+            "focus": lambda: as_focus(runs, publishers, since=low, until=high),
+            "focus-metadata": lambda: [documents.dumps(metadata(now), indent=2) + "\n"],
+        }
+        _write(output, written[form](), force=force)
 
 
 @ledger.command()
@@ -286,28 +302,6 @@ def _group(text: str) -> tuple[By, str]:
     if word not in list(By) or (key and word != By.TAG):
         raise UsageError(f"--by {text!r}: there are no such totals.", hint=f"Choose {GROUPS} or tag:KEY.")
     return By(word), key
-
-
-def _exported(
-    app: AppContext, form: str, chosen: RunFilter, low: datetime | None, high: datetime | None
-) -> Iterator[str]:
-    import json as documents
-
-    from costgpu.ledger.costs.closed_runs import closed_runs
-    from costgpu.ledger.costs.export import as_csv, as_json
-    from costgpu.ledger.costs.focus import as_focus, metadata
-    from costgpu.providers import registry
-
-    now = app.clock.now()
-    if form == "focus-metadata":
-        return iter([documents.dumps(metadata(now), indent=2) + "\n"])
-    runs = closed_runs(app.ledger, chosen, since=low, until=high)
-    if form == "csv":
-        return as_csv(runs)
-    if form == "json":
-        return as_json(runs, now)
-    names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
-    return as_focus(runs, names, since=low, until=high)
 
 
 def _write(target: str, chunks: Iterable[str], *, force: bool) -> None:

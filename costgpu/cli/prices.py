@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.commands import command_of
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
+from costgpu.models.offer import PurchaseOption
 from costgpu.units import LARGEST_WHOLE
 from costgpu.workflows.offers import OfferRequest, has_image
-
-if TYPE_CHECKING:
-    from costgpu.models.offer import PurchaseOption
 
 DEFAULT_ROWS = 20
 
@@ -99,7 +97,7 @@ def set_(
         provider=provider,
         instance_type=instance_type,
         region=region,
-        purchase_option=_purchase_option(spot=spot),
+        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
         usd_per_hour=own_prices.parse_price(price),
         until=own_prices.parse_last_day(until, now.date()),
         set_on=now.date(),
@@ -116,7 +114,8 @@ def unset(
     """Forget an own price: the list price counts again."""
     from costgpu.pricing.own_prices import name_of, unset_price
 
-    gone = unset_price(provider, instance_type, region, _purchase_option(spot=spot))
+    option = PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND
+    gone = unset_price(provider, instance_type, region, option)
     say(f"The own price of {name_of(gone)} is forgotten.")
 
 
@@ -132,12 +131,6 @@ def list_(json: opt.Json = False) -> None:
         say(document("costgpu.own-prices", own_prices=[own_price_value(price) for price in own]))
     else:
         say(own_prices_text(own, datetime.now(UTC)))
-
-
-def _purchase_option(*, spot: bool) -> PurchaseOption:
-    from costgpu.models.offer import PurchaseOption
-
-    return PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND
 
 
 @prices.command()

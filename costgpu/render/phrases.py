@@ -75,9 +75,9 @@ def percent(part: Decimal | float, whole: Decimal | int = 1) -> str:
     return f"{100 * float(part) / float(whole):.0f}\N{NO-BREAK SPACE}%" if whole else "–"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def counted(number: int, noun: str) -> str:
     """``1 run``, ``1,234 runs``."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+    return f"{number:,} {noun if number == 1 else plural_unit(noun)}"
 
 
 def used_file(path: str, use: FileUse | StayingInput) -> str:
@@ -169,7 +169,7 @@ def short_offer_name(prediction: Prediction, place: str = "") -> str:
 
 
 def steps_phrase(phase: Phase) -> str:
-    """``at most 20,000 steps in 40 epochs``."""
+    """``at most 20,000 steps in 40 epochs``, ``300 batches of 64 images``."""
     total, unit = phase.total, phase.unit.name or "step"
     if total.kind is TotalKind.UNBOUNDED:
         return "runs until it is stopped"
@@ -180,21 +180,14 @@ def steps_phrase(phase: Phase) -> str:
     if not total.steps:
         return "no steps"
     count = f"{KNOWN_TOTALS[total.kind]}{total.steps:,.0f} {unit if total.steps == 1 else plural_unit(unit)}"
-    count += unit_phrase(phase)
+    items, item, generation = phase.unit.items, phase.unit.item, phase.unit.generation
+    if items and not (items == 1 and item == unit):
+        count += f" of {_number(items)} {item if items == 1 else plural_unit(item)}"
+    if items and generation is not None:
+        count += f", {_number(generation.new_tokens)} new tokens each"
     if total.steps_per_epoch and total.steps > total.steps_per_epoch and unit not in WITHOUT_EPOCHS:
         count += f" in {_number(total.steps / total.steps_per_epoch)} epochs"
     return count + (f", or {format_duration(total.seconds)}" if total.seconds else "")
-
-
-def unit_phrase(phase: Phase) -> str:
-    """`` of 64 images``, `` of 8 prompts, 128 new tokens each``; empty for training and where items are not known."""
-    items, item, generation = phase.unit.items, phase.unit.item, phase.unit.generation
-    if not items:
-        return ""
-    words = f" of {_number(items)} {item if items == 1 else plural_unit(item)}"
-    if items == 1 and item == phase.unit.name:
-        words = ""
-    return words if generation is None else f"{words}, {_number(generation.new_tokens)} new tokens each"
 
 
 def extra_phrase(extra: Extra, unit: str = "step") -> str:
@@ -206,14 +199,6 @@ def extra_phrase(extra: Extra, unit: str = "step") -> str:
         every = f"seen once in {_number(extra.every)} {plural_unit(word)}, counted as {every}"
     kind = extra.kind.value.replace("_", " ")
     return f"{kind} {format_duration(extra.seconds_each)} {every}{'' if extra.measured else ' (inferred)'}"
-
-
-def waiting_phrase(phase: Phase) -> str:
-    """``12% of it waiting for data (4 workers)``; empty for a script without a data loader."""
-    if not phase.data.batches_per_step or not phase.step.seconds:
-        return ""
-    share = min(1.0, phase.data.wait_seconds_per_step / phase.step.seconds)
-    return f"{share:.0%} of it waiting for data ({phase.data.workers} workers)"
 
 
 def model_phrase(phase: Phase) -> str:

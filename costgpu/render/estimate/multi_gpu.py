@@ -8,9 +8,18 @@ from typing import Any
 from costgpu.models.prediction import Prediction
 from costgpu.render.document import picked
 from costgpu.render.estimate.tables import mark_of
-from costgpu.render.phrases import offer_name, short_offer_name
-from costgpu.render.report import Cell, Heading, Row, Table
+from costgpu.render.phrases import offer_name, percent, short_offer_name
+from costgpu.render.report import Cell, Heading, Row, Table, Tile
 from costgpu.units import format_duration, format_usd
+
+
+def efficiency_tiles(prediction: Prediction) -> list[Tile]:
+    """Return how well the GPUs of a place work together as a tile; none with one GPU."""
+    if (scaling := prediction.scaling) is None:
+        return []
+    return [
+        ("Efficiency", percent(scaling.efficiency), f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}")
+    ]
 
 
 def scaling_table(rows: Sequence[Prediction], recommended: Prediction | None) -> Table | None:

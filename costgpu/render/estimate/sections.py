@@ -16,7 +16,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
-from costgpu.render.estimate.multi_gpu import scaling_table
+from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_name, own_section
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
@@ -44,7 +44,6 @@ from costgpu.render.phrases import (
     percent,
     steps_phrase,
     visible,
-    waiting_phrase,
     with_article,
     with_interval,
 )
@@ -175,9 +174,7 @@ def _tiles(verdict: Verdict) -> list[Tile]:
             span = f"80 %: {interval(format_usd(cost.low), format_usd(cost.high))}"
             tiles.append(("Recommended", machine, f"{visible(offer.provider)}, {visible(offer.region)}{gpus}"))
             tiles += [time, ("Cost", format_usd(cost.value), span)]
-        if (scaling := chosen.scaling) is not None:
-            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
-            tiles.append(("Efficiency", percent(scaling.efficiency), note))
+        tiles += efficiency_tiles(chosen)
     speedup = verdict.speedup_range
     if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
@@ -338,8 +335,9 @@ def step_lines(profile: WorkloadProfile, phase: Phase) -> list[str]:
     facts = [f"{format_duration(step.seconds)} {with_article(phase.unit.name)} ({how} of {step.count})"]
     if step.count == 1 and profile.ended:
         facts = [f"{format_duration(step.seconds)} for the {phase.unit.name}"]
-    if waiting := waiting_phrase(phase):
-        facts.append(waiting)
+    if phase.data.batches_per_step and step.seconds:
+        share = min(1.0, phase.data.wait_seconds_per_step / step.seconds)
+        facts.append(f"{share:.0%} of it waiting for data ({phase.data.workers} workers)")
     if profile.setup_seconds > 0 and phase is profile.phases[-1]:
         facts.append(f"set-up {format_duration(profile.setup_seconds)}")
     if size:

@@ -251,7 +251,20 @@ def sources_table(verdict: Verdict, today: date, own: Ownership | None) -> Table
     rows: list[Row] = []
     for title, prediction in shown_places(verdict, own):
         rows.append([title if prediction is not None else f"{title}: no offer is possible"])
-        rows += _parts_of(prediction, today) if prediction is not None else []
+        if prediction is None:
+            continue
+        terms = {TERM_PHRASES.get(name, visible(name)): seconds for name, seconds in prediction.terms.items()}
+        rows.append([f"one step ({_step_source(prediction)})", format_duration(prediction.step_seconds), ""])
+        rows += _shares(terms)
+        rows.append(["the run", format_duration(prediction.run_seconds.value), ""])
+        rows += _shares(prediction.parts)
+        if prediction.overhead_seconds > 0:
+            boot = format_duration(prediction.overhead_seconds)
+            rows.append(["boot and installation (published figures)", boot, ""])
+        if (offer := prediction.candidate.offer) is not None:
+            age = f"{offer.price_as_of} ({price_age_days(offer, today)} days old)"
+            price = f"{format_usd(offer.price_usd_per_hour)}/h"
+            rows.append([f"price: {visible(offer.price_source)}, {age}", price, ""])
     head = [Heading("", long="what"), Heading("", 9, long="value"), Heading("", 5, long="of it")]
     return Table("", head, rows, folded="Numbers")
 
@@ -266,31 +279,14 @@ def shown_places(verdict: Verdict, own: Ownership | None) -> list[tuple[str, Pre
     return shown
 
 
-def _parts_of(prediction: Prediction, today: date) -> list[Row]:
-    """Return how the time and price of one candidate came about."""
-
-    def shares(parts: Mapping[str, float]) -> list[Row]:
-        whole = sum(parts.values()) or 1.0
-        return [
-            [f"  {name}", format_duration(seconds), f"{seconds / whole:.0%}"]
-            for name, seconds in parts.items()
-            if seconds >= LEAST_SECONDS
-        ]
-
-    terms = {TERM_PHRASES.get(name, visible(name)): seconds for name, seconds in prediction.terms.items()}
-    rows: list[Row] = [
-        [f"one step ({_step_source(prediction)})", format_duration(prediction.step_seconds), ""],
-        *shares(terms),
-        ["the run", format_duration(prediction.run_seconds.value), ""],
-        *shares(prediction.parts),
+def _shares(parts: Mapping[str, float]) -> list[Row]:
+    """Return a row for each part of a time, with its share."""
+    whole = sum(parts.values()) or 1.0
+    return [
+        [f"  {name}", format_duration(seconds), f"{seconds / whole:.0%}"]
+        for name, seconds in parts.items()
+        if seconds >= LEAST_SECONDS
     ]
-    if prediction.overhead_seconds > 0:
-        boot = format_duration(prediction.overhead_seconds)
-        rows.append(["boot and installation (published figures)", boot, ""])
-    if (offer := prediction.candidate.offer) is not None:
-        source = f"price: {visible(offer.price_source)}, {offer.price_as_of} ({price_age_days(offer, today)} days old)"
-        rows.append([source, f"{format_usd(offer.price_usd_per_hour)}/h", ""])
-    return rows
 
 
 def _step_source(prediction: Prediction) -> str:

@@ -179,7 +179,13 @@ def cost_and_time(
         *svg.grid_across(width, across, svg.time_ticks(across), top, bottom),
         svg.titled(here_title, svg.line("here", x, svg.TOP + 4, x, bottom), here_label),
         *_front(points, across, up),
-        *(_interval(point, across, up) for point in points),
+        *(
+            svg.polyline(
+                f"interval {point.style}-line",
+                [(across.at(point.seconds[which]), up.at(point.usd[which])) for which in (1, 0, 2)],
+            )
+            for point in points
+        ),
         *(_mark(point, across, up, taken) for point in points),
         svg.text((svg.LEFT + width - svg.RIGHT) / 2, height - 6, "time", style="label"),
         svg.text(svg.LEFT - 6, svg.TOP + 10, "cost", anchor="end", style="label"),
@@ -196,11 +202,6 @@ def _front(points: Sequence[Point], across: svg.LogScale, up: svg.LogScale) -> l
             corners += [(x, up.at(least)), (x, y)] if corners else [(x, y)]
             least = point.usd[0]
     return [svg.polyline("front", corners)] if len(corners) > 1 else []
-
-
-def _interval(point: Point, across: svg.LogScale, up: svg.LogScale) -> Markup:
-    value, low, high = ((across.at(s), up.at(usd)) for s, usd in zip(point.seconds, point.usd, strict=True))
-    return svg.polyline(f"interval {point.style}-line", (low, value, high))
 
 
 def _mark(point: Point, across: svg.LogScale, up: svg.LogScale, taken: list[tuple[float, float]]) -> Markup:
@@ -230,19 +231,13 @@ def shares(width: int, _: int, stacks: Sequence[Stack]) -> list[Markup]:
         room = int((width - 7 * len(stack.total) - 12) / LETTER)
         parts.append(svg.text(0, y + 11, cut(stack.name, room), anchor="start", style="label"))
         parts.append(svg.text(width, y + 11, stack.total, anchor="end"))
-        parts += _shares(width, y + 18, stack)
-    return parts
-
-
-def _shares(width: int, y: int, stack: Stack) -> list[Markup]:
-    parts, x = [], 0.0
-    whole = sum(value for _, _, value in stack.parts)
-    for style, words, value in stack.parts:
-        if value <= 0 or whole <= 0:
-            continue
-        wide, label = width * value / whole, f"{value / whole:.0%}"
-        bar = svg.tag("rect", class_=f"part {style}", x=x, y=y, width=max(wide, 0.5), height=BAR)
-        inside = [svg.text(x + wide / 2, y + 16, label, style="on")] if wide > LEAST_LABELLED else []
-        parts.append(svg.titled(f"{words}: {label}", bar, *inside))
-        x += wide
+        x, whole = 0.0, sum(value for _, _, value in stack.parts)
+        for style, words, value in stack.parts:
+            if value <= 0 or whole <= 0:
+                continue
+            wide, label = width * value / whole, f"{value / whole:.0%}"
+            bar = svg.tag("rect", class_=f"part {style}", x=x, y=y + 18, width=max(wide, 0.5), height=BAR)
+            inside = [svg.text(x + wide / 2, y + 34, label, style="on")] if wide > LEAST_LABELLED else []
+            parts.append(svg.titled(f"{words}: {label}", bar, *inside))
+            x += wide
     return parts

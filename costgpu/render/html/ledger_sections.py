@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import partial
@@ -42,9 +42,14 @@ BUDGET_LEGEND = (
 def spending_section(summary: Summary) -> ReportSection:
     """Return what was spent by day, week or month."""
     step, buckets = _buckets(summary.days)
+    names: dict[str, Callable[[date], str]] = {
+        "day": day,
+        "week": lambda first: f"week of {day(first)}",
+        "month": lambda at: f"{MONTHS[at.month - 1]} {at.year}",
+    }
     rows = [
         (
-            _bucket_name(summary.days[first], step),
+            names[step](summary.days[first]),
             sum(summary.gpu_usd[first:end], Decimal(0)),
             sum(summary.cpu_usd[first:end], Decimal(0)),
         )
@@ -85,12 +90,6 @@ def _buckets(days: Sequence[date]) -> tuple[str, list[tuple[int, int]]]:
     step = "week" if len(days) <= BY_WEEK else "month"
     starts = [i for i, at in enumerate(days) if i == 0 or (at.weekday() == 0 if step == "week" else at.day == 1)]
     return step, list(zip(starts, [*starts[1:], len(days)], strict=True))
-
-
-def _bucket_name(first: date, step: str) -> str:
-    if step == "month":
-        return f"{MONTHS[first.month - 1]} {first.year}"
-    return f"week of {day(first)}" if step == "week" else day(first)
 
 
 def budget_sections(budgets: Sequence[BudgetUse], last: date) -> list[ReportSection]:

@@ -135,17 +135,16 @@ def log_scale(values: Iterable[float], start: float, end: float, least_decades: 
 
 
 def time_ticks(scale: LogScale) -> list[Tick]:
-    """Return times with names, as many as there is room for."""
-    return spaced(scale, [[(seconds, time_name(seconds)) for seconds in tier] for tier in TIMES], ROOM_ACROSS)
+    """Return times with names, as many as there is room for: ``2 h``, ``1 day``, ``30 days``."""
 
+    def name(seconds: float) -> str:
+        for size, unit in TIME_UNITS:
+            if seconds >= size:
+                plural = "s" if seconds > size and unit in ("day", "year") else ""
+                return f"{seconds / size:g} {unit}{plural}"
+        return format_duration(seconds)
 
-def time_name(seconds: float) -> str:
-    """``2 h``, ``1 day``, ``30 days``."""
-    for size, unit in TIME_UNITS:
-        if seconds >= size:
-            plural = "s" if seconds > size and unit in ("day", "year") else ""
-            return f"{seconds / size:g} {unit}{plural}"
-    return format_duration(seconds)
+    return spaced(scale, [[(seconds, name(seconds)) for seconds in tier] for tier in TIMES], ROOM_ACROSS)
 
 
 def usd_ticks(scale: LogScale) -> list[Tick]:

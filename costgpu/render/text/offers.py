@@ -38,7 +38,11 @@ def offers_table(offers: Sequence[Offer], today: date, *, total: int | None = No
         heading, *first_lines = _table(offers, today, hardware=False)
         lines = [heading]
         for offer, first_line in zip(offers, first_lines, strict=True):
-            lines += [first_line, f"    {_hardware(offer)}"]
+            parts = [f"{offer.vcpus} vCPUs", f"{offer.memory_gib:g} GiB"]
+            if offer.accelerator is not None:
+                each = " each" if offer.accelerator.count > 1 else ""
+                parts.append(f"{_accelerator(offer)} with {offer.accelerator.memory_gib:g} GiB{each}")
+            lines += [first_line, f"    {', '.join(parts)}"]
     return "\n".join([*lines, "", *_notes(offers, len(offers) if total is None else total)])
 
 
@@ -97,14 +101,6 @@ def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]
         Column("AGE", lambda offer: f"{price_age_days(offer, today)} d", right=True),
     )
     return table(columns, offers)
-
-
-def _hardware(offer: Offer) -> str:
-    parts = [f"{offer.vcpus} vCPUs", f"{offer.memory_gib:g} GiB"]
-    if offer.accelerator is not None:
-        each = " each" if offer.accelerator.count > 1 else ""
-        parts.append(f"{_accelerator(offer)} with {offer.accelerator.memory_gib:g} GiB{each}")
-    return ", ".join(parts)
 
 
 def _notes(offers: Sequence[Offer], total: int) -> list[str]:

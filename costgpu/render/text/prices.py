@@ -129,7 +129,7 @@ def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
     """Return what each provider's refresh has brought."""
     lines: list[str] = []
     for result in results:
-        entries = counted(result.documents, "price list entry", "price list entries")
+        entries = counted(result.documents, "price list entry")
         prices = counted(result.taken, "price")
         lines.append(f"{result.provider}: {prices} of {now:%Y-%m-%d} ({result.added} new offers), from {entries}.")
         lines += _moves([move for move in result.moves if not move.taken], "kept apart; --accept takes them")

@@ -139,7 +139,7 @@ def plan_json(plan: Plan, now: datetime) -> str:
 
 
 def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
-    """Return where, at what price, for how long."""
+    """Return where, at what price, for how long; of a rented machine also the places to turn to where there is none."""
     offer, lease = plan.options[0].offer, plan.options[0].lease
     free = offer.price_usd_per_hour == 0
     if here := registry.label(offer.provider):
@@ -147,7 +147,21 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
         rows = [("machine", f"{here} ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
         rows += [] if free else [("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as given")]
     else:
-        rows = _cloud_rows(plan, offer, now)
+        purchase = offer.purchase_option.value.replace("_", "-")
+        days = (now.date() - plan.price_as_of).days
+        age = "of today" if days < 1 else f"{counted(days, 'day')} old"
+        price, most = format_usd(offer.price_usd_per_hour), format_usd(lease.usd_per_hour)
+        times, each = (f"{plan.spec.nodes}x ", " each") if plan.spec.nodes > 1 else ("", "")
+        rows = [
+            ("machine", f"{times}{offer.provider} {machines_name(offer)}, {offer.region}, {purchase}"),
+            ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
+        ]
+        rows += [("own price", mark.removeprefix("own price "))] if (mark := price_mark(offer)) else []
+        alike = [option for option in plan.options if not option.size]
+        if len(alike) > 1:
+            most = format_usd(plan.spec.nodes * max(option.lease.worst_cost_usd for option in alike))
+            others = counted(len(alike) - 1, "other place")
+            rows.append(("else", f"{others} if there is no capacity; at most {most}"))
     if plan.prediction is None:
         rows.append(("estimate", "none for the whole job"))
     else:
@@ -161,26 +175,6 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     end = now + timedelta(seconds=lease.lifetime_seconds)
     length = format_duration(lease.lifetime_seconds)
     rows.append(("at most", f"{cap}ended after {length}, by {end:%Y-%m-%d %H:%M} UTC ({lease.limited_by})"))
-    return rows
-
-
-def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]]:
-    """Return the rented machine, its price, and the places to turn to where there is none."""
-    purchase = offer.purchase_option.value.replace("_", "-")
-    days = (now.date() - plan.price_as_of).days
-    age = "of today" if days < 1 else f"{counted(days, 'day')} old"
-    price, most = format_usd(offer.price_usd_per_hour), format_usd(plan.options[0].lease.usd_per_hour)
-    times, each = (f"{plan.spec.nodes}x ", " each") if plan.spec.nodes > 1 else ("", "")
-    rows = [
-        ("machine", f"{times}{offer.provider} {machines_name(offer)}, {offer.region}, {purchase}"),
-        ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
-    ]
-    rows += [("own price", mark.removeprefix("own price "))] if (mark := price_mark(offer)) else []
-    alike = [option for option in plan.options if not option.size]
-    if len(alike) > 1:
-        most = format_usd(plan.spec.nodes * max(option.lease.worst_cost_usd for option in alike))
-        others = counted(len(alike) - 1, "other place")
-        rows.append(("else", f"{others} if there is no capacity; at most {most}"))
     return rows
 
 
@@ -207,6 +201,9 @@ class RunField:
 def run_fields(now: datetime | None) -> tuple[RunField, ...]:
     """Return everything that is told of a run, in the order of the table; open runs are metered until `now`."""
 
+    def offer(view: RunView) -> Offer | None:
+        return view.option.offer if view.option else None
+
     def metered(view: RunView) -> tuple[float, Decimal] | tuple[None, None]:
         return view.metered_at_most(now) if now is not None and view.receipt is None else (None, None)
 
@@ -226,7 +223,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("reason", lambda view: view.reason),
         RunField("owner", lambda view: view.owner),
         RunField("instance", lambda view: view.instance),
-        RunField("offer", _offer, Column("WHERE", lambda view: machine_name(_offer(view)), width=18)),
+        RunField("offer", offer, Column("WHERE", lambda view: machine_name(offer(view)), width=18)),
         RunField("created_at", lambda view: view.created_at, Column("SINCE", age, right=True, width=7)),
         RunField("lease_until", lambda view: view.lease_until),
         RunField("status", _status),
@@ -294,10 +291,6 @@ def _state(view: RunView) -> str:
         return "waiting"
     reason = view.reason if view.state is RunState.CLOSED else None
     return reason.words if reason else view.state.value
-
-
-def _offer(view: RunView) -> Offer | None:
-    return view.option.offer if view.option else None
 
 
 def machine_name(offer: Offer | None) -> str:

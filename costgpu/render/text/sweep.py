@@ -13,7 +13,6 @@ from costgpu.render.phrases import counted, with_interval
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.run import plan_text
 from costgpu.sweep.arguments import setting_words
-from costgpu.sweep.asha import Asha
 from costgpu.sweep.bundle import Sweep
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results, Trial, TrialStatus
@@ -48,10 +47,16 @@ def sweep_plan_text(
     """
     example = arguments_of(sweep.space.example, sweep.template)
     words = " ".join(("python", *argv, *example))
-    settings = [f"{axis.name}={_shortened(','.join(axis.values))}" for axis in sweep.space.grid]
-    settings += [f"{axis.name} {_range(axis)}" for axis in sweep.space.random]
+    space, drawn = sweep.space, ""
+    if space.random:
+        points = f"{space.points} of the grid x " if space.grid else ""
+        drawn = f" ({points}{counted(space.draws, 'random draw')}, seed {space.seed})"
+    where = f" on {counted(plan.spec.nodes, 'machine')}" if plan.spec.nodes > 1 else ""
+    share = f", {sweep.gpus_per_trial:g} of a GPU each" if 0 < sweep.gpus_per_trial < 1 else ""
+    settings = [f"{axis.name}={_shortened(','.join(axis.values))}" for axis in space.grid]
+    settings += [f"{axis.name} {_range(axis)}" for axis in space.random]
     rows = [
-        ("sweep", _trials(sweep, plan.spec.nodes)),
+        ("sweep", f"{space.trials:,} trials{drawn}, {sweep.concurrent} at once{where}{share}"),
         ("settings", "; ".join(settings)),
         (
             "metric",
@@ -59,7 +64,17 @@ def sweep_plan_text(
         ),
     ]
     if sweep.asha is not None:
-        rows.append(("asha", _asha(sweep.asha, time)))
+        first, factor = sweep.asha.grace, sweep.asha.factor
+        rule = (
+            f"ends trials that are not among the best 1/{factor} after {first}, {first * factor}, {first * factor**2}"
+        )
+        if time is None or time.least_share is None:
+            saves = "; what that saves is not known before (--asha-max: reports of a full trial)"
+        elif time.least_share < 1:
+            saves = f": between nothing and {format_percent(1 - time.least_share)} of the work is saved"
+        else:
+            saves = ": saves nothing"
+        rows.append(("asha", f"{rule}, ... reports{saves}"))
     if time is not None:
         span = with_interval(time.trial_seconds, format_duration)
         shared = "; what sharing the machine costs is in the estimate's interval" if time.sharing else ""
@@ -68,16 +83,6 @@ def sweep_plan_text(
     kept = f"; of each trial {', '.join(sweep.outputs)} and its log" if sweep.outputs else ""
     rows.append(("results", f"{folder}, with a folder for each trial{kept}"))
     return plan_text(plan, now, rows)
-
-
-def _trials(sweep: Sweep, nodes: int) -> str:
-    space, drawn = sweep.space, ""
-    if space.random:
-        points = f"{space.points} of the grid x " if space.grid else ""
-        drawn = f" ({points}{counted(space.draws, 'random draw')}, seed {space.seed})"
-    where = f" on {counted(nodes, 'machine')}" if nodes > 1 else ""
-    share = f", {sweep.gpus_per_trial:g} of a GPU each" if 0 < sweep.gpus_per_trial < 1 else ""
-    return f"{space.trials:,} trials{drawn}, {sweep.concurrent} at once{where}{share}"
 
 
 def _shortened(text: str) -> str:
@@ -89,21 +94,6 @@ def _range(axis: RandomAxis) -> str:
         return f"one of {_shortened('|'.join(axis.choices))}"
     kind = {Distribution.LOG_UNIFORM: ", logarithmic", Distribution.INTEGER: ", integers"}.get(axis.distribution, "")
     return f"from {axis.low:g} to {axis.high:g}{kind}"
-
-
-def _asha(asha: Asha, time: SweepTime | None) -> str:
-    rule = (
-        f"ends trials that are not among the best 1/{asha.factor} after {asha.grace}, {asha.grace * asha.factor},"
-        f" {asha.grace * asha.factor**2}, ... reports"
-    )
-    if time is None or time.least_share is None:
-        return f"{rule}; what that saves is not known before (--asha-max: reports of a full trial)"
-    saved = 1 - time.least_share
-    return (
-        f"{rule}: between nothing and {format_percent(saved)} of the work is saved"
-        if saved
-        else f"{rule}: saves nothing"
-    )
 
 
 def number_text(value: float | None) -> str:

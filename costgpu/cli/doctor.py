@@ -107,7 +107,6 @@ def _live(
 
     After one that may still be billing, or was cancelled, no other follows.
     """
-    from costgpu.models.diagnostics import Status
     from costgpu.render.text.first_run import total_text
     from costgpu.workflows.first_run.report import report
     from costgpu.workflows.first_run.trial import redactor_for
@@ -120,9 +119,7 @@ def _live(
         for place in places:
             if allowance is None or place.offer is None or isinstance(error, RunCancelled | TerminationUnconfirmed):
                 continue
-            failing = any(check.exit_code for check in place.checks)
-            if failing or ("credentials", Status.UNKNOWN) in ((check.name, check.status) for check in place.checks):
-                why = "see the lines marked FAIL" if failing else "there are no credentials"
+            if why := _why_not(place):
                 print_note(f"{place.name}: nothing is created there: {why}.")
                 continue
             try:
@@ -143,6 +140,16 @@ def _live(
         write_file(path, [text], force=force)
         say(total_text(trials, str(path)), err=True)
     return error
+
+
+def _why_not(place: PlaceReport) -> str:
+    """Why no machine is created in a place; empty if one may be."""
+    from costgpu.models.diagnostics import Status
+
+    if any(check.exit_code for check in place.checks):
+        return "see the lines marked FAIL"
+    unknown = {check.name for check in place.checks if check.status is Status.UNKNOWN}
+    return "there are no credentials" if "credentials" in unknown else ""
 
 
 def _try(place: PlaceReport, allowance: Allowance, trials: list[TrialMachine], *, yes: bool) -> CostGpuError | None:

@@ -85,30 +85,21 @@ def attach(run: opt.Run) -> None:
 
     Outputs are downloaded, the machine is terminated, and the receipt is shown.
     """
-    from costgpu.cli.run import finish, print_detached, told_how_to_return
+    from costgpu.cli.run import finish, followed
     from costgpu.cli.sweep import show_results, terminal_of
-    from costgpu.cli.terminal_observer import signals
-    from costgpu.job.drive.context import Detached
-    from costgpu.job.find_run import load_run
     from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
 
     with AppContext(TerminalReporter()) as context:
         view = open_run(context, run)
         terminal = terminal_of(context.clock, view)
         try:
-            with signals() as received, told_how_to_return(view.run_id):
+            with followed(context, view.run_id, terminal):
                 driver = attach_run(context, view, terminal)
         except RunBusy:
             terminal.note(f"Run {view.run_id} is driven from another terminal; this one only watches.")
-            with contextlib.suppress(KeyboardInterrupt):
+            with contextlib.closing(terminal), contextlib.suppress(KeyboardInterrupt):
                 raise typer.Exit(watch_run(context, view, terminal)) from None
             return
-        except Detached:
-            terminal.close()
-            print_detached(load_run(context.ledger, view.run_id), received)
-            return
-        finally:
-            terminal.close()
         show_results(context, driver, terminal)
         finish(driver)
 

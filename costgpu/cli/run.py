@@ -86,8 +86,6 @@ def carry_out(
         show: Shows what came of it, before the receipt.
         more: Further parts of the document.
     """
-    from costgpu.cli.terminal_observer import signals
-    from costgpu.job.drive.context import Detached
     from costgpu.job.find_run import load_run, runs_of_job
     from costgpu.job.launch import new_run_id
     from costgpu.job.state.outcome import error_for
@@ -100,19 +98,12 @@ def carry_out(
 
     run_id = new_run_id()
     try:
-        with signals() as received, told_how_to_return(run_id):
+        with followed(context, run_id, terminal, as_json=as_json):
             driver = start_run(context, planned, terminal, run_id=run_id, detach=detach)
-    except Detached as left:
-        terminal.close()
-        run_id = left.run_id  # another one, if the first place had no room for all machines
-        print_detached(load_run(context.ledger, run_id), received, as_json=as_json)
-        return
     except CostGpuError as error:
         if as_json and context.ledger.events(run_id):
             print_document(load_run(context.ledger, run_id), error)
         raise
-    finally:
-        terminal.close()
     show(driver)
     if as_json:
         print_document(driver.view, driver.error or error_for(driver.decisive))
@@ -169,24 +160,28 @@ def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     raise typer.Exit(code)
 
 
-def print_detached(view: RunView, received: list[int], *, as_json: bool = False) -> None:
-    """Says how to return to a run that goes on; a client that was ended by a signal says so by its exit code."""
+@contextlib.contextmanager
+def followed(context: AppContext, run_id: str, terminal: Terminal, *, as_json: bool = False) -> Iterator[None]:
+    """Follow a run that a person, a signal or a failure of this client may leave, and say how to return to it.
+
+    Raises:
+        typer.Exit: The run was left; a client that was ended by a signal says so by its exit code.
+    """
+    from costgpu.cli.terminal_observer import signals
+    from costgpu.job.drive.context import Detached
+    from costgpu.job.find_run import load_run
     from costgpu.render.text.run import detached_text, run_json
 
-    with contextlib.suppress(OSError):  # the terminal may be gone
-        say(run_json(view) if as_json else detached_text(view), err=not as_json)
-    if received:
-        raise typer.Exit(128 + received[0])
-
-
-@contextlib.contextmanager
-def told_how_to_return(run_id: str) -> Iterator[None]:
-    """Say what becomes of the machine when the client fails unexpectedly."""
-    from costgpu.job.drive.context import Detached
-
     try:
-        yield
-    except (CostGpuError, Detached):
+        with signals() as received:
+            yield
+    except Detached as left:
+        terminal.close()
+        view = load_run(context.ledger, left.run_id)  # another one, if the first place had no room for all machines
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            say(run_json(view) if as_json else detached_text(view), err=not as_json)
+        raise typer.Exit(128 + received[0] if received else 0) from None
+    except CostGpuError:
         raise
     except Exception:
         print_note(
@@ -194,3 +189,5 @@ def told_how_to_return(run_id: str) -> Iterator[None]:
             hint=f"costgpu attach {run_id} takes it over, costgpu cancel {run_id} ends it.",
         )
         raise
+    finally:
+        terminal.close()

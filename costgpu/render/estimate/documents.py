@@ -26,6 +26,7 @@ from costgpu.render.phrases import offer_name
 from costgpu.render.text.offers import offer_value
 
 SCHEMA = "costgpu.verdict"
+PLACES = ("here", "best_cpu", "best_gpu", "recommended")
 
 
 def estimate_json(found: Estimate) -> str:
@@ -43,10 +44,7 @@ def estimate_json(found: Estimate) -> str:
             "doubts": [picked(doubt, "words", "turns") for doubt in verdict.doubts],
             "notes": [*profile.notes, *verdict.notes],
         },
-        here=prediction_value(verdict.here, today),
-        best_cpu=prediction_value(verdict.best_cpu, today),
-        best_gpu=prediction_value(verdict.best_gpu, today),
-        recommended=prediction_value(verdict.recommended, today),
+        **{name: prediction_value(getattr(verdict, name), today) for name in PLACES},
         table=[prediction_value(prediction, today) for prediction in verdict.table],
         asked=[{**(prediction_value(one, today) or {}), "infeasible": one.infeasible or None} for one in verdict.asked],
         inference=inference_values(verdict, profile),
@@ -214,10 +212,7 @@ def service_value(service: Service) -> dict[str, Any]:
     """Return the service as a part of a document; amounts in US dollars a month, times in seconds."""
     return {
         **picked(service, "rate_per_second", "item", "choice", "sentence"),
-        "here": _plan_value(service.here),
-        "best_cpu": _plan_value(service.best_cpu),
-        "best_gpu": _plan_value(service.best_gpu),
-        "recommended": _plan_value(service.recommended),
+        **{name: _plan_value(getattr(service, name)) for name in PLACES},
         "asked": [_plan_value(one) for one in service.asked],
         **picked(service, "notes"),
     }

@@ -17,7 +17,7 @@ from costgpu.models.job import Launcher, OutputsFrom
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
 from costgpu.providers import registry
-from costgpu.render.document import document, json_value
+from costgpu.render.document import document, json_value, picked
 from costgpu.render.phrases import accelerator_name, counted, machines_name, price_mark, used_file, with_interval
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
@@ -318,12 +318,7 @@ def launched_json(
     """
     chain = views[0].spec.goes_on
     view = [one for one in views if one.is_first_machine][-1]
-    failure = error and {
-        "type": type(error).__name__,
-        "message": error.message,
-        "hint": error.hint,
-        "exit_code": error.exit_code,
-    }
+    failure = error and {"type": type(error).__name__, **picked(error, "message", "hint", "exit_code")}
     rest = [{"run": run_value(one), "receipt": one.receipt} for one in views if one is not view]
     others: dict[str, Any] = {"earlier_attempts" if chain else "other_nodes": rest} if rest else {}
     if chain and rest:

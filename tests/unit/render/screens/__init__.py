@@ -181,9 +181,7 @@ def shown(of: Estimate) -> dict[str, str]:
     return {
         "txt": f"{estimate_text(of)}\n",
         "explained.txt": f"{estimate_text(of, explain=True)}\n",
-        "html": re.sub("<style>.*?</style>", "", page(of), flags=re.DOTALL).replace(
-            f"costgpu {__version__}", "costgpu"
-        ),
+        "html": without_style(page(of)),
         "json": f"{json.dumps(told, indent=1)}\n",
     }
 

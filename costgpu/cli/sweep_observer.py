@@ -40,16 +40,13 @@ class SweepTerminal(Terminal):
         *lines, self._pending = (self._pending + data).split(b"\n")
         mark = MARK.encode()
         for line in lines:
-            if line.startswith(mark):
-                self._take(line[len(mark) :].decode("utf-8", "replace"))
-            else:
+            if not line.startswith(mark):
                 super().output(stream, line + b"\n")
+                continue
+            trial = self.results.feed(line[len(mark) :].decode("utf-8", "replace"))
+            if trial is None or trial.status in (TrialStatus.RUNNING, TrialStatus.NOT_STARTED):
+                continue
+            if not self._line.works or trial.status is TrialStatus.FAILED:
+                self.note(end_text(trial, self.results, self.metric.name))
         if lines and self._line.works:
             self._line.show(progress_text(self.results, self.metric.name))
-
-    def _take(self, text: str) -> None:
-        trial = self.results.feed(text)
-        if trial is None or trial.status in (TrialStatus.RUNNING, TrialStatus.NOT_STARTED):
-            return
-        if not self._line.works or trial.status is TrialStatus.FAILED:
-            self.note(end_text(trial, self.results, self.metric.name))

@@ -32,12 +32,12 @@ _UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-9;:]{0,64})?|\xc2|\xd8|\xe2[\x80\x81]
 
 def escaped(text: str) -> str:
     """Return the text with every character that a terminal would obey, or that cannot be written, spelled out."""
-    return _COMMANDS.sub(lambda found: _spelled(found.group()), text)
 
+    def spelled(found: re.Match[str]) -> str:
+        number = ord(found.group())
+        return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
-def _spelled(character: str) -> str:
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+    return _COMMANDS.sub(spelled, text)
 
 
 class LogFilter:

@@ -62,9 +62,11 @@ def _break_even(found: BreakEven, own: Ownership, name: str, unit: str) -> str:
     against = f"{kind} ({rival}: {amount} in {format_duration(found.against.wall_seconds.value)})"
     if math.isinf(found.jobs.value):
         return f"Against {against} buying it never pays: its electricity alone costs as much or more."
+    # short ones as a person would say them
+    hours = f"{rounded(found.hours)} h" if found.hours >= 10 else format_duration(found.hours * 3600)
     says = (
         f"Against {against} the {name} for {price} has paid for itself after {jobs(found.jobs, unit)},"
-        f" {hours(found.hours)} of {'training' if inference_phase(found.against) is None else 'work'}"
+        f" {hours} of {'training' if inference_phase(found.against) is None else 'work'}"
     )
     if not found.in_life:
         return f"{says}: not within the five years after which it is written off, even day and night."
@@ -82,11 +84,6 @@ def jobs(count: Range, unit: str) -> str:
     high = "never" if math.isinf(count.high) else number(count.high)
     word = many if math.ceil(count.value) != 1 else many.removesuffix("s")
     return f"about {number(count.value)} {word} (80 %: {number(count.low)} to {high})"
-
-
-def hours(value: float) -> str:
-    """``1,500 h``; short ones as a person would say them."""
-    return f"{rounded(value)} h" if value >= 10 else format_duration(value * 3600)
 
 
 def rounded(value: float) -> str:

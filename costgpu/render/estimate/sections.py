@@ -87,6 +87,8 @@ def estimate_report(found: Estimate) -> Report:
     spot = interruption_sentences(verdict.interruptible) if service is None else []
     made, phases = throughput_tables(verdict, profile), phases_table(verdict, profile)
     by_gpus, several = scaling_table(found.by_gpus, verdict.recommended), scaling_sentences(verdict.recommended)
+    doubts = "; ".join(doubt.words for doubt in verdict.doubts if doubt.words)
+    notes = [*([f"Doubts: {doubts}."] if doubts else []), *notes_of(verdict, profile)]
     sections = [
         ReportSection(
             title=service_title(service) if service is not None else "",
@@ -117,7 +119,7 @@ def estimate_report(found: Estimate) -> Report:
             parts=[*_some(_steps(verdict, own)), sources_table(verdict, found.today, own), ItemList(_basis(found))],
         ),
         *(speedup_section(kind, [row for row in speedups() if row.kind == kind]) for kind in found.looked_up),
-        ReportSection(title="What to know", parts=_some(_notes(found))),
+        ReportSection(title="What to know", parts=[ItemList(notes)] if notes else []),
     ]
     machine, framework = profile.machine, profile.framework
     command = visible(" ".join([profile.script, *profile.arguments]), LONGEST_COMMAND)
@@ -377,9 +379,3 @@ def _basis(found: Estimate) -> list[str]:
         "CPU steps: scaled from the measurement here by published CPU figures.",
         f"This machine: {speed}, {machine.copy_gbps:.0f} GB/s, {machine.op_seconds * 1e6:.1f} µs a call.",
     ]
-
-
-def _notes(found: Estimate) -> ItemList | None:
-    words = [doubt.words for doubt in found.verdict.doubts if doubt.words]
-    notes = [*([f"Doubts: {'; '.join(words)}."] if words else []), *notes_of(found.verdict, found.profile)]
-    return ItemList(notes) if notes else None

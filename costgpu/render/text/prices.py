@@ -134,7 +134,15 @@ def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
         lines.append(f"{result.provider}: {prices} of {now:%Y-%m-%d} ({result.added} new offers), from {entries}.")
         lines += _moves([move for move in result.moves if not move.taken], "kept apart; --accept takes them")
         lines += _moves([move for move in result.moves if move.taken], "taken")
-        lines += _failures(result.failures)
+        if result.failures:
+            lines.append(f"  Without a new price ({len(result.failures)}); price and age stay as they were:")
+        reasons: dict[str, list[MissingPrice]] = {}
+        for failure in result.failures:
+            reasons.setdefault(failure.reason, []).append(failure)
+        for reason, group in list(reasons.items())[:LONGEST_LIST]:
+            others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+            lines.append(wrap(f"{_name(group[0].key)}{others}: {reason}", " " * 4, " " * 6))
+        lines += _more(len(reasons))
         if result.unknown:
             types = counted(len(result.unknown), "instance type")
             lines.append(wrap(f"{types} whose hardware costgpu does not know left out.", "  ", "    "))
@@ -182,19 +190,6 @@ def _moves(moves: Sequence[PriceChange], what: str) -> list[str]:
             wrap(f"{_name(key_of(move.new))}: {old:f} -> {new:f} USD/h ({move.change:+.0%})", " " * 4, " " * 6)
         )
     return [*lines, *_more(len(moves))]
-
-
-def _failures(failures: Sequence[MissingPrice]) -> list[str]:
-    if not failures:
-        return []
-    lines = [f"  Without a new price ({len(failures)}); price and age stay as they were:"]
-    reasons: dict[str, list[MissingPrice]] = {}
-    for failure in failures:
-        reasons.setdefault(failure.reason, []).append(failure)
-    for reason, group in list(reasons.items())[:LONGEST_LIST]:
-        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        lines.append(wrap(f"{_name(group[0].key)}{others}: {reason}", " " * 4, " " * 6))
-    return [*lines, *_more(len(reasons))]
 
 
 def _more(count: int) -> list[str]:

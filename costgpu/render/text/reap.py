@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from costgpu.models.instance import OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
-from costgpu.models.reap import Orphan, ReapFindings
+from costgpu.models.reap import ReapFindings
 from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import wrap
@@ -17,8 +16,22 @@ from costgpu.units import format_usd
 
 def reap_text(found: ReapFindings, now: datetime, *, done: bool) -> str:
     """Return a line for each machine and resource that was found, or ended where `done`; empty if all is well."""
-    lines = [_orphan(orphan, found, now, done=done) for orphan in found.orphans]
-    lines += [_leftover(leftover, found, done=done) for leftover in found.leftovers]
+    lines = []
+    for orphan in found.orphans:
+        ref, machine = orphan.instance.ref, orphan.instance
+        what = "ended" if ref in found.ended else "NOT ENDED" if done else "orphan"
+        price = "price not known" if orphan.usd_per_hour is None else _price(orphan.usd_per_hour)
+        lines.append(
+            f"{what}: {ref.provider} {ref.instance_id} in {ref.region}, {machine.instance_type}, {machine.state.value},"
+            f" {price}, {orphan.why.value} ({lease_left(machine.lease_until, now)}), run {machine.run_id or 'unknown'} of"
+            f" {machine.owner or 'unknown'}"
+        )
+    for left in found.leftovers:
+        what = "removed" if left in found.removed else "NOT REMOVED" if done else "left behind"
+        lines.append(
+            f"{what}: {left.provider} {left.kind} {left.resource_id} in {left.region}, {_price(left.usd_per_hour)},"
+            f" run {left.run_id or 'unknown'} of {left.owner or 'unknown'}"
+        )
     lines += [f"failed: {what}: {error}" for what, error in found.failed.items()]
     lines += [f"not asked: {where}: {why}" for where, why in found.unreachable.items()]
     if found.leaking:
@@ -44,25 +57,6 @@ def count_text(found: ReapFindings) -> str:
     if things:
         words.append(counted(things, "other resource" if machines else "resource"))
     return " and ".join(words)
-
-
-def _orphan(orphan: Orphan, found: ReapFindings, now: datetime, *, done: bool) -> str:
-    ref, machine = orphan.instance.ref, orphan.instance
-    what = "ended" if ref in found.ended else "NOT ENDED" if done else "orphan"
-    price = "price not known" if orphan.usd_per_hour is None else _price(orphan.usd_per_hour)
-    return (
-        f"{what}: {ref.provider} {ref.instance_id} in {ref.region}, {machine.instance_type}, {machine.state.value},"
-        f" {price}, {orphan.why.value} ({lease_left(machine.lease_until, now)}), run {machine.run_id or 'unknown'} of"
-        f" {machine.owner or 'unknown'}"
-    )
-
-
-def _leftover(leftover: OrphanedResource, found: ReapFindings, *, done: bool) -> str:
-    what = "removed" if leftover in found.removed else "NOT REMOVED" if done else "left behind"
-    return (
-        f"{what}: {leftover.provider} {leftover.kind} {leftover.resource_id} in {leftover.region},"
-        f" {_price(leftover.usd_per_hour)}, run {leftover.run_id or 'unknown'} of {leftover.owner or 'unknown'}"
-    )
 
 
 def _price(usd_per_hour: Decimal | float) -> str:

@@ -68,7 +68,11 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
         rows.append(("memory", _larger_machines(plan)))
     if spec.nodes > 1:
         if not spec.launcher.runs_once:
-            rows.append(("ranks", _ranks(plan)))
+            accelerator = plan.options[0].offer.accelerator
+            each = spec.processes if spec.processes > 0 else max(1, int(accelerator.count) if accelerator else 1)
+            after = f"goes on with {spec.min_nodes} machines or more" if spec.min_nodes else "all machines, or none"
+            ranks = f"{spec.nodes * each}, {each} on each machine, started by {spec.launcher.value}; {after}"
+            rows.append(("ranks", f"{spec.nodes}, one on each machine" if spec.launcher is Launcher.NONE else ranks))
         every = spec.outputs_from is OutputsFrom.ALL
         outputs += ", of every machine in a folder rank-N" if every else ", of machine 0"
     if spec.launcher.runs_once:
@@ -176,16 +180,6 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     length = format_duration(lease.lifetime_seconds)
     rows.append(("at most", f"{cap}ended after {length}, by {end:%Y-%m-%d %H:%M} UTC ({lease.limited_by})"))
     return rows
-
-
-def _ranks(plan: Plan) -> str:
-    """Return how many processes there will be, and what starts them."""
-    spec, accelerator = plan.spec, plan.options[0].offer.accelerator
-    if spec.launcher is Launcher.NONE:
-        return f"{spec.nodes}, one on each machine"
-    each = spec.processes if spec.processes > 0 else max(1, int(accelerator.count) if accelerator else 1)
-    elastic = f"; goes on with {spec.min_nodes} machines or more" if spec.min_nodes else "; all machines, or none"
-    return f"{spec.nodes * each}, {each} on each machine, started by {spec.launcher.value}{elastic}"
 
 
 @dataclass(frozen=True, slots=True)

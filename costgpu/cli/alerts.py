@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from costgpu.cli.terminal_reporter import say
 from costgpu.errors import AlertFailed, ConfigError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def test_alert() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +15,6 @@ from costgpu.errors import CostGpuError, UsageError
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from costgpu.ledger.costs.periods import Every
 
 BudgetName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the budget, e.g. team-nlp.")]

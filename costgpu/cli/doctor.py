@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +15,6 @@ from costgpu.errors import CostGpuError, NotConfirmed, RunCancelled, Termination
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from costgpu.models.first_run import TrialMachine
     from costgpu.render.text.doctor import PlaceReport
     from costgpu.workflows.first_run.trial import Allowance

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +20,6 @@ from costgpu.workflows.tags import split_tag
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
-
     from costgpu.ledger.costs.charges import RunFilter
     from costgpu.ledger.costs.totals import By
     from costgpu.workflows.spending.billed import Bills

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 from costgpu.render import safe_text
-
-if TYPE_CHECKING:
-    from typing import TextIO
 
 _ERASE_BELOW = "\x1b[J"
 _LEAST_ROWS = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,14 +14,12 @@ from costgpu.cli.commands import command_of
 from costgpu.cli.inputs import agree
 from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
+from costgpu.models.run import RunView
 from costgpu.workflows.runs.request import OF_MEASURING, RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.job.drive.job import JobDriver
-    from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.plan import PlannedRun
 

@@ -12,15 +12,15 @@ from costgpu.cli.commands import command_of
 from costgpu.cli.inputs import agree
 from costgpu.cli.run import carry_out
 from costgpu.cli.terminal_reporter import TerminalReporter, say
+from costgpu.clock import Clock
 from costgpu.errors import EXIT_INTERRUPTED
+from costgpu.models.instance import Instance
+from costgpu.models.run import RunView
 from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 
 if TYPE_CHECKING:
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.clock import Clock
     from costgpu.job.drive.job import JobDriver
-    from costgpu.models.instance import Instance
-    from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from costgpu.cli.live_line import LiveLine
 from costgpu.cli.terminal_observer import Terminal
+from costgpu.clock import Clock
 from costgpu.models.job import LogStream
 from costgpu.render.text.sweep import end_text, live_rows, progress_text
 from costgpu.sweep.results import TrialStatus
 from costgpu.sweep.tuner.records import MARK
 from costgpu.workflows.sweep.results import metric_of, results_of
-
-if TYPE_CHECKING:
-    from costgpu.clock import Clock
 
 
 class SweepTerminal(Terminal):

@@ -7,23 +7,18 @@ import math
 import signal
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from types import FrameType
+from typing import BinaryIO
 
 from costgpu.cli.live_line import LiveLine
+from costgpu.clock import Clock
 from costgpu.job.drive.context import CAN_DETACH
 from costgpu.job.drive.machine import StopSignal
 from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
-from costgpu.models.run import RunState
+from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
 from costgpu.render import safe_text
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from costgpu.clock import Clock
-    from costgpu.models.run import RunView
-
 
 SLOW_SECONDS = 10.0
 

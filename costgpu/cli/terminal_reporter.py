@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,10 +12,6 @@ from costgpu.cli.live_line import LiveLine
 from costgpu.errors import CostGpuError, NotConfirmed
 from costgpu.render import safe_text
 from costgpu.units import with_currency_note
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 LONGEST_NOTE = 4000  # characters
 

@@ -11,10 +11,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TextIO, cast
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
+from typing import Any, BinaryIO, TextIO, cast
 
 # Control characters (C0 but tab and line feed, C1), those that turn the direction of writing, and invisible ones; lone
 # surrogates are bytes of a name that is no text.

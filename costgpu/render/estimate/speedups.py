@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from costgpu.models.offer import Grade, Speedup
 from costgpu.render.report import ItemList, Part, ReportSection
 from costgpu.units import format_duration, format_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 IMPLAUSIBLE = "!"
 _CLAIMS = "Claims: published without a machine, without the seconds, or without a source."

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from costgpu.errors import CostGpuError
 from costgpu.ledger.costs.periods import Every
 from costgpu.ledger.records.budget_rules import Budget, BudgetState
 from costgpu.render.document import document, json_value, picked
@@ -23,7 +24,6 @@ from costgpu.render.text.alert_message import (
 from costgpu.render.text.layout import labelled, wrap
 
 if TYPE_CHECKING:
-    from costgpu.errors import CostGpuError
     from costgpu.ledger.records.budget_store import Alert
 
 RATE_PHRASES = {Every.DAILY: "a day", Every.WEEKLY: "a week", Every.MONTHLY: "a month", Every.TOTAL: "in all"}

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from costgpu.models.diagnostics import Check, Status
+from costgpu.models.offer import Offer
 from costgpu.render.document import document
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import wrap
-
-if TYPE_CHECKING:
-    from costgpu.models.offer import Offer
 
 MARKS = {Status.OK: "ok", Status.WARNING: "warn", Status.FAILED: "FAIL", Status.UNKNOWN: "?"}
 NAME_WIDTH = 12

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from costgpu.ledger.costs.closed_runs import ClosedRun
 from costgpu.ledger.costs.export import document as run_value
 from costgpu.ledger.costs.export import plain_decimal
 from costgpu.ledger.costs.totals import SpendTotal, total_of
@@ -20,7 +21,6 @@ from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
-    from costgpu.ledger.costs.closed_runs import ClosedRun
     from costgpu.ledger.records.accuracy import Accuracy, Comparison
 
 HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (

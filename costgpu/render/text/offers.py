@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.query import price_is_derived, price_per_accelerator
@@ -11,11 +14,6 @@ from costgpu.render.document import document, picked
 from costgpu.render.phrases import own_price_notes
 from costgpu.render.text.layout import WIDTH, Column, table, wrap
 from costgpu.units import currency_note, format_bare_usd, format_free
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import date
-    from decimal import Decimal
 
 DERIVED_NOTE = "~ not read itself: computed from another size or region, or estimated."
 IMAGE_NOTE = "^ needs your image ({}): no public one has its driver."

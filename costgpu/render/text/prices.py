@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.price_update import key_of
-from costgpu.pricing.own_prices import name_of
+from costgpu.models.price_update import Key, MissingPrice, key_of
+from costgpu.pricing.own_prices import StoredPrice, name_of
 from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted, visible
 from costgpu.render.text.layout import Column, table, wrap
@@ -19,9 +19,7 @@ from costgpu.render.text.offers import day_span
 from costgpu.units import format_usd
 
 if TYPE_CHECKING:
-    from costgpu.models.price_update import Key, MissingPrice
     from costgpu.pricing.merge_prices import PriceChange, RefreshResult
-    from costgpu.pricing.own_prices import StoredPrice
     from costgpu.pricing.price_store import FailedRefresh
 
 LONGEST_LIST = 10

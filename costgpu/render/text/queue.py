@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from costgpu.models.run import RunState
+from costgpu.models.run import RunState, RunView
 from costgpu.render.document import document
 from costgpu.render.text.layout import Column, table, wrap
 from costgpu.render.text.run import machine_name, run_value
 from costgpu.units import format_duration, format_usd
-
-if TYPE_CHECKING:
-    from costgpu.models.run import RunView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from costgpu.models.attempts import summarize
+from costgpu.models.instance import Safeguard
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy
+from costgpu.models.run import EndedBy, Receipt, RunView
 from costgpu.providers import registry
 from costgpu.render.document import document
 from costgpu.render.phrases import counted, price_mark
 from costgpu.render.text.layout import labelled, wrap
 from costgpu.units import format_duration, format_usd
-
-if TYPE_CHECKING:
-    from costgpu.models.instance import Safeguard
-    from costgpu.models.run import Receipt, RunView
 
 ENDED_BY_PHRASES = {
     EndedBy.CLIENT: "this client",

@@ -10,25 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from costgpu.errors import CostGpuError
 from costgpu.models.attempts import summarize
-from costgpu.models.job import Launcher, OutputsFrom
-from costgpu.models.offer import PurchaseOption
-from costgpu.models.run import RunState
+from costgpu.models.instance import Instance
+from costgpu.models.job import Launcher, OutputsFrom, Recovery
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.run import Plan, RunState, RunView
 from costgpu.providers import registry
 from costgpu.render.document import document, json_value, picked
 from costgpu.render.phrases import accelerator_name, counted, machines_name, price_mark, used_file, with_interval
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
 from costgpu.units import format_bare_usd, format_duration, format_size, format_usd
-
-if TYPE_CHECKING:
-    from costgpu.errors import CostGpuError
-    from costgpu.models.instance import Instance
-    from costgpu.models.job import Recovery
-    from costgpu.models.offer import Offer
-    from costgpu.models.run import Plan, RunView
 
 STAYING_ROWS = 5
 

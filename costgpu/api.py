@@ -14,13 +14,17 @@ import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import date
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.estimate import Estimate
 from costgpu.models.job import LogStream
+from costgpu.models.offer import Offer
+from costgpu.models.prediction import Advice, Service
 from costgpu.models.prediction import Verdict as _Verdict
+from costgpu.models.run import RunView
 from costgpu.models.workload import WorkloadProfile
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.offers import OfferRequest, has_image
@@ -29,12 +33,7 @@ from costgpu.workflows.reporter import LogReporter
 from costgpu.workflows.runs.request import RunRequest
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from costgpu.job.drive.job import JobDriver
-    from costgpu.models.offer import Offer
-    from costgpu.models.prediction import Advice, Service
-    from costgpu.models.run import RunView
     from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]

@@ -5,22 +5,17 @@ May import `query`, `price_store`, `snapshot`, `hardware`, `providers`, `models`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from decimal import Decimal
 
 from costgpu.errors import PriceNotFound, UsageError
+from costgpu.models.offer import Offer
 from costgpu.pricing import hardware, not_supported, price_store
 from costgpu.pricing.hardware import accelerator_key, nearest, unknown
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, format_dollars
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from decimal import Decimal
-
-    from costgpu.models.offer import Offer
 
 __all__ = ["Catalog", "OfferQuery", "SortKey", "matches"]
 

@@ -5,18 +5,15 @@ May import `snapshot`, `models` and `errors`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, UsageError
 from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect
 from costgpu.pricing.snapshot import DATA, read_records, read_table
 from costgpu.providers import registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
 ACCELERATORS_FILE = "accelerators.csv"
 CPUS_FILE = "cpus.csv"

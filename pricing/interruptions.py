@@ -5,16 +5,13 @@ May import `snapshot` and `models`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from costgpu.models.offer import InterruptionRate, Offer
 from costgpu.pricing.snapshot import DATA, read_records
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 INTERRUPTIONS_FILE = "interruptions.csv"
 ANY = "any"  # region or provider of a row for what has none of its own; its type is then ``gpu`` or ``cpu``

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from costgpu.errors import ConfigError, PriceNotFound
 from costgpu.models.offer import Accelerator, Grade, Offer, PurchaseOption
 from costgpu.models.price_update import read_price
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 DATA = Path(__file__).parent / "data"

@@ -5,17 +5,14 @@ May import `hardware`, `snapshot`, `models` and `errors`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
 from costgpu.models.offer import Reference, Speedup
 from costgpu.pricing.hardware import accelerators, nearest
 from costgpu.pricing.snapshot import DATA, read_records
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SPEEDUPS_FILE = "speedups.csv"
 REFERENCES_FILE = "references.csv"

@@ -6,12 +6,12 @@ import the adapter when they are called.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from datetime import date
     from decimal import Decimal
     from pathlib import Path

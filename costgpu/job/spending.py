@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from costgpu.errors import BudgetError, CostGpuError, LedgerDamaged, LedgerError, ProviderError
 from costgpu.job.load_runs import load_runs
@@ -37,10 +36,7 @@ from costgpu.models.diagnostics import SKEW_FAILS
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.run import OVERDUE, RunView
 from costgpu.providers import registry
-from costgpu.providers.base import TimeSource
-
-if TYPE_CHECKING:
-    from costgpu.providers.base import OwnedResources, Provider
+from costgpu.providers.base import OwnedResources, Provider, TimeSource
 
 LEASE_SLACK = timedelta(hours=1)  # a clock that is set between two events moves their times
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Tick = Callable[[float, bool], None]
     """Called with the seconds so far and whether the script has made a step."""
 

@@ -7,6 +7,7 @@ The price list has on-demand SKUs also of machines that nobody can start on dema
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING
 from costgpu.models.provider_costs import ProviderCosts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from costgpu.models.instance import InstanceRef
     from costgpu.models.offer import Offer
 

@@ -6,14 +6,13 @@ An estimate does not fail for a ledger that cannot be used; a note says so.
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from costgpu.errors import CostGpuError
 from costgpu.providers import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from costgpu.ledger import Ledger
     from costgpu.models.offer import Offer
     from costgpu.models.prediction import MeasuredSpeed

@@ -6,17 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
-from typing import TYPE_CHECKING
 
 from costgpu.errors import BudgetExceeded, CapTooSmall, CostGpuError, LedgerDamaged, LedgerError
 from costgpu.job.plan import LaunchPlace, Limits, extras_usd_per_hour, options_for
+from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.models.job import JobSpec
 from costgpu.models.run import LaunchOption
 from costgpu.units import us_dollars
-
-if TYPE_CHECKING:
-    from costgpu.ledger import Ledger
 
 MICRO = Decimal("0.000001")
 

@@ -55,9 +55,8 @@ def run(
                 check_detached(planned.plan)
             shown = (plan_json if as_json and dry_run else plan_text)(planned.plan, planned.at)
             question = "" if yes or is_free(planned.plan) else "Launch it?"
-            planned = (
-                replace(planned, refusal=None) if request.queue else planned
-            )  # it waits for what it is refused for
+            if request.queue:
+                planned = replace(planned, refusal=None)  # it waits for what it is refused for
             agreed = agree(context, planned, shown, question, dry_run=dry_run, asks=not (yes or as_json))
             if agreed is not None and request.queue:
                 _put_into_queue(context, agreed, as_json=as_json)

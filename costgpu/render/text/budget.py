@@ -163,9 +163,7 @@ def _standing_value(standing: CheckedBudget) -> dict[str, Any]:
     return {
         **json_value(state.budget),
         "period": state.period,
-        "spent_usd": state.spent_usd.quantize(MICRO),
-        "committed_usd": state.committed_usd.quantize(MICRO),
-        "left_usd": state.left_usd.quantize(MICRO),
+        **{name: getattr(state, name).quantize(MICRO) for name in ("spent_usd", "committed_usd", "left_usd")},
         **picked(state, "open_runs", "percent", "at_least"),
         "forecast_usd": None if state.forecast_usd is None else state.forecast_usd.quantize(MICRO),
         **picked(state, "crossed", "exceeded"),

@@ -59,8 +59,7 @@ def doctor(
     """
     from costgpu.models.diagnostics import Status, gravest
     from costgpu.render.phrases import counted
-    from costgpu.render.text.doctor import FREE, doctor_json, doctor_text
-    from costgpu.render.text.first_run import SO_FAR
+    from costgpu.render.text.doctor import FREE, SO_FAR, doctor_json, doctor_text
     from costgpu.units import parse_usd
     from costgpu.workflows.doctor import examine, permissions
     from costgpu.workflows.first_run.trial import Allowance
@@ -106,7 +105,7 @@ def _live(
 
     After one that may still be billing, or was cancelled, no other follows.
     """
-    from costgpu.render.text.first_run import total_text
+    from costgpu.render.text.doctor import total_text
     from costgpu.workflows.first_run.report import report
     from costgpu.workflows.first_run.trial import redactor_for
     from costgpu.workflows.write_file import write_file
@@ -154,7 +153,7 @@ def _why_not(place: PlaceReport) -> str:
 def _try(place: PlaceReport, allowance: Allowance, trials: list[TrialMachine], *, yes: bool) -> CostGpuError | None:
     """Create one machine, if that is agreed to; why it did not come as far as its job."""
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.render.text.first_run import trial_text
+    from costgpu.render.text.doctor import trial_text
     from costgpu.render.text.run import plan_text
     from costgpu.workflows.first_run.trial import carry_out, planned_trial
 

@@ -17,7 +17,7 @@ COMMANDS = {
     "run": ("costgpu.cli.run", "Run a script on a rented machine, or on this one."),
     "sweep": ("costgpu.cli.sweep", "Run a script once for each setting, and find the best."),
     "jobs": ("costgpu.cli.jobs", "List runs with their state, their cost so far and their lease."),
-    "queue": ("costgpu.cli.queue", "List runs that wait, and start what may start."),
+    "queue": ("costgpu.cli.jobs", "List runs that wait, and start what may start."),
     "logs": ("costgpu.cli.jobs", "Print what the job has written to stdout and stderr."),
     "attach": ("costgpu.cli.jobs", "Watch a run again and take it to its end."),
     "cancel": ("costgpu.cli.jobs", "End a run: save its outputs, terminate its machine."),

@@ -134,8 +134,7 @@ def _states(
 
 def _refusal(state: BudgetState, cap: Decimal, problem: CostGpuError | None) -> CostGpuError | None:
     """Return why a budget refuses a job with this cap; None if it does not."""
-    from costgpu.render.text.alert_message import exact_usd
-    from costgpu.render.text.budget import amounts, begins_anew, left_phrase
+    from costgpu.render.text.budget import amounts, begins_anew, exact_usd, left_phrase
 
     name, anew = state.budget.name, begins_anew(state)
     if state.budget.enforce and problem is not None:

@@ -30,8 +30,7 @@ from costgpu.ledger.records.budget_store import (
 )
 from costgpu.ledger.records.budget_sums import Spending, budget_state
 from costgpu.ledger.schema import EPOCH
-from costgpu.render.text.alert_message import late_message, message, title
-from costgpu.render.text.budget import CheckedBudget
+from costgpu.render.text.budget import CheckedBudget, late_message, message, title
 from costgpu.workflows.context import AppContext, askable
 
 PRINTED = "printed"

@@ -14,7 +14,7 @@ from costgpu.errors import CapTooSmall, ConfigError, UsageError
 from costgpu.job.plan import Limits, lease_for
 from costgpu.render.document import document
 from costgpu.render.html.svg import round_usd, usd_name
-from costgpu.render.text.alert_message import exact_usd
+from costgpu.render.text.budget import exact_usd
 from costgpu.units import (
     Currency,
     format_bare_usd,

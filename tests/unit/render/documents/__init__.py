@@ -21,7 +21,7 @@ from unittest import mock
 
 import tenacity.wait
 
-from costgpu.cli import jobs, ledger, queue
+from costgpu.cli import jobs, ledger
 from costgpu.cli.terminal_reporter import TerminalReporter
 from costgpu.errors import SyncRefused
 from costgpu.ledger import Ledger
@@ -104,7 +104,7 @@ def in_its_place(world: World, story: Story) -> contextlib.ExitStack:
         with Desk(world) as desk:
             yield desk, PlannedRun(plan=made, environment={"TOKEN": "x"}, refusal=None, at=world.clock.now())
 
-    for module in (jobs, ledger, queue):
+    for module in (jobs, ledger):
         stack.enter_context(mock.patch.object(module, "AppContext", side_effect=lambda _: Desk(world)))
     stack.enter_context(mock.patch.object(start, "planned_run", planned_run))
     stack.enter_context(mock.patch("costgpu.job.launch.new_run_id", side_effect=RUNS))

@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.commands import command_of
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.write_file import check_target, write_file
 
 
-@command_of(EstimateRequest)
+@opt.command_of(EstimateRequest)
 def estimate(
     request: EstimateRequest,
     *,

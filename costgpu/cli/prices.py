@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.commands import command_of
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.models.offer import PurchaseOption
 from costgpu.units import LARGEST_WHOLE
@@ -24,7 +23,7 @@ PriceSpot = Annotated[bool, typer.Option("--spot", help="The price of spot machi
 prices = typer.Typer(name="prices", invoke_without_command=True, rich_markup_mode=None, add_completion=False)
 
 
-@command_of(OfferRequest)
+@opt.command_of(OfferRequest)
 def offers(
     request: OfferRequest,
     *,

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.commands import command_of
-from costgpu.cli.inputs import agree
-from costgpu.cli.run import carry_out
+from costgpu.cli.run import agree, carry_out
 from costgpu.cli.terminal_reporter import TerminalReporter, say
 from costgpu.clock import Clock
 from costgpu.errors import EXIT_INTERRUPTED
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from costgpu.workflows.context import AppContext
 
 
-@command_of(SweepRequest, without=OF_ONE_JOB)
+@opt.command_of(SweepRequest, without=OF_ONE_JOB)
 def sweep(
     request: SweepRequest,
     *,

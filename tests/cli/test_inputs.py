@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import costgpu
-from costgpu.cli.inputs import agree_on_inputs
+from costgpu.cli.run import agree_on_inputs
 from costgpu.errors import NotConfirmed, SyncRefused
 from costgpu.measure.profile_file import save_profile
 from costgpu.models.footprint import FileUse, Footprint

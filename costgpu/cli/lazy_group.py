@@ -30,6 +30,7 @@ COMMANDS = {
     "prices": ("costgpu.cli.prices", "Show the age of prices, refresh them, set your own."),
 }
 """Name -> module that defines a function or a Typer group of this name, and the first line of its help."""
+TAKE_SCRIPT = ("estimate", "run", "sweep")  # our options stand before the script; what follows it is its own
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:
@@ -39,11 +40,7 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
         group = found
     else:
         group = typer.Typer(rich_markup_mode=None, add_completion=False)
-        takes_script = name in (
-            "estimate",
-            "run",
-            "sweep",
-        )  # our options stand before the script; what follows it is its own
+        takes_script = name in TAKE_SCRIPT
         settings = {"allow_interspersed_args": False} if takes_script else {}
         group.command(name, cls=ScriptCommand if takes_script else None, context_settings=settings)(found)
     command = typer.main.get_command(group)

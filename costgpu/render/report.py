@@ -21,9 +21,7 @@ class Cell:
     below: str = ""  # a softer second line, where there is room for one
     bar: Sequence[tuple[str, float]] = ()  # parts of a bar for a page: (class of the style sheet, share of the width)
     style: str = ""  # a class of the style sheet
-    mark: str = (
-        ""  # of the row, in its first cell: `RECOMMENDED`, `ASKED_FOR`, both or none; a terminal shows the first
-    )
+    mark: str = ""  # of the row, in its first cell: `RECOMMENDED`, `ASKED_FOR`, both or none; a terminal shows one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +70,9 @@ class ItemList:
     """A list of sentences."""
 
     lines: Sequence[str]
-    style: str = (
-        ""  # ``soft`` for what matters less, ``ranked`` for the best first, ``nested`` for each inside the last,
-        # ``verbatim`` for what a program has said
-    )
+    # ``soft`` for what matters less, ``ranked`` for the best first, ``nested`` for each inside the last, ``verbatim`` for
+    # what a program has said
+    style: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

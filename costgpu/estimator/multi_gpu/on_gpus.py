@@ -335,7 +335,7 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
 
 def _peak_seconds(workload: Workload, index: int, spec: AcceleratorSpec | None) -> float | None:
     """Seconds that the FLOPs of one process's step would take at the peak of the unit for them; None if not known."""
-    flops = workload.works[index].total_flops
+    flops = workload.units[index].work.total_flops
     peak = _peak(spec, precision_of(workload.profile.framework)) if spec is not None else None
     return flops / peak if peak and flops else None
 

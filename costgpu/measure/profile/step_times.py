@@ -66,7 +66,11 @@ def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
     traced = {int(i) for i, event in special.items() if event.get("traced")}
     settled = [i for i in plain if i > 1 and i - 1 not in traced]
     used = settled if len(settled) >= 5 else plain
-    beside = {int(i): sum(event.values()) for i, event in special.items() if set(event) <= {"validation", "save"}}
+    beside = {
+        int(i): event.get("validation", 0.0) + event.get("save", 0.0)
+        for i, event in special.items()
+        if set(event) <= {"validation", "save"}
+    }
     # each step has work beside it, of known seconds; the first one prepares
     shared = [i for i in everything if i in beside] if plain in ([], [0]) else []
     if len(shared) >= LEAST_SHARED:

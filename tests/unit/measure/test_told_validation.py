@@ -1,4 +1,4 @@
-"""What trainers say of their evaluations, by stand-ins with their attributes.
+"""What trainers say of their evaluations and checkpoints, by stand-ins with their attributes.
 
 One file of more than 400 lines: one stand-in for each trainer.
 """
@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from costgpu.measure.probe.frameworks import ignite_totals, keras_hooks, lightning_hooks, transformers_hooks
+from costgpu.measure.probe.frameworks.saving_hooks import Saving
 
 ignite: Any = ignite_totals  # for Python 3.8, without types
 keras: Any = keras_hooks
 lightning: Any = lightning_hooks
+saving: Any = Saving
 transformers: Any = transformers_hooks
 
 
@@ -431,3 +433,38 @@ def test_when_lightning_saves(checkpoints: Any, trainer: Any, saves: Any) -> Non
     found = lightning.trainer_length(lightning_trainer(Data(100), checkpoint_callbacks=callbacks, **trainer))
     pace = found["saves"]
     assert (pace and (pace["rhythm"], evaluated(pace | {"batches": 0}, found["total"], 200)[0])) == saves
+
+
+def test_when_keras_saves() -> None:
+    each, often = SimpleNamespace(save_freq="epoch"), SimpleNamespace(save_freq=200, save_best_only=False)
+    assert keras.saves_of([SimpleNamespace(), each]) == {"rhythm": "epoch", "every": 1}
+    assert keras.saves_of([often]) == {"rhythm": "steps", "every": 200}
+    assert keras.saves_of([SimpleNamespace(save_freq="epoch", save_best_only=True)]) is None
+
+
+@pytest.mark.parametrize(("file", "name"), [("lr_finder", "_lr_find"), ("batch_size_scaling", "_scale_batch_size")])
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_steps_of_lightning_s_tuner_are_preparation(package: str, file: str, name: str) -> None:
+    told: list[str] = []
+    recorder = SimpleNamespace(tuning_begins=lambda: told.append("begins"), tuning_ends=lambda: told.append("ends"))
+    module = SimpleNamespace(**{name: lambda trainer: (trainer, list(told))})
+    lightning.hooks(recorder)[f"{package}.tuner.{file}"](module)
+    assert getattr(module, name)("trainer") == ("trainer", ["begins"])
+    assert told == ["begins", "ends"]
+
+
+def test_what_is_saved_inside_of_another_saving_counts_once() -> None:
+    class Trainer:
+        def save_all(self) -> str:
+            return self.save_part()
+
+        def save_part(self) -> str:
+            return "saved"
+
+    seconds: list[float] = []
+    timer = saving(SimpleNamespace(saved=seconds.append))
+    timer.time(Trainer, "save_all")
+    timer.time(Trainer, "save_part")
+    assert Trainer().save_all() == "saved"
+    assert len(seconds) == 1
+    assert not timer.inside

@@ -1,4 +1,4 @@
-"""What trainers say of their own length, who may end them, and when they save."""
+"""What trainers say of their own length, and who may end them."""
 
 import sys
 from types import FunctionType, SimpleNamespace
@@ -6,24 +6,13 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.frameworks import (
-    ignite_totals,
-    keras_hooks,
-    lightning_hooks,
-    saving_hooks,
-    stable_baselines3_totals,
-    tianshou_totals,
-    trainers,
-)
+from costgpu.measure.probe.frameworks import ignite_totals, stable_baselines3_totals, tianshou_totals, trainers
 from costgpu.measure.probe.record import TrainerLength
 from costgpu.measure.profile.profile_builder import told_total
 from costgpu.models.workload import TotalKind
 
 probe: Any = trainers  # for Python 3.8, without types
-saving: Any = saving_hooks
 ignite: Any = ignite_totals
-keras: Any = keras_hooks
-lightning: Any = lightning_hooks
 stable_baselines3: Any = stable_baselines3_totals
 tianshou: Any = tianshou_totals
 
@@ -156,38 +145,3 @@ def test_the_clock_of_an_engine_of_ignite() -> None:
     some._parent = lambda: limit  # type: ignore[attr-defined]
     handlers["completed"] = [(some, (), {})]
     assert ignite.engine_length(engine)["seconds"] == 600, "asked after some events only"
-
-
-def test_when_keras_saves() -> None:
-    each, often = SimpleNamespace(save_freq="epoch"), SimpleNamespace(save_freq=200, save_best_only=False)
-    assert keras.saves_of([SimpleNamespace(), each]) == {"rhythm": "epoch", "every": 1}
-    assert keras.saves_of([often]) == {"rhythm": "steps", "every": 200}
-    assert keras.saves_of([SimpleNamespace(save_freq="epoch", save_best_only=True)]) is None
-
-
-def test_what_is_saved_inside_of_another_saving_counts_once() -> None:
-    class Trainer:
-        def save_all(self) -> str:
-            return self.save_part()
-
-        def save_part(self) -> str:
-            return "saved"
-
-    seconds: list[float] = []
-    timer = saving.Saving(SimpleNamespace(saved=seconds.append))
-    timer.time(Trainer, "save_all")
-    timer.time(Trainer, "save_part")
-    assert Trainer().save_all() == "saved"
-    assert len(seconds) == 1
-    assert not timer.inside
-
-
-@pytest.mark.parametrize(("file", "name"), [("lr_finder", "_lr_find"), ("batch_size_scaling", "_scale_batch_size")])
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
-def test_steps_of_lightning_s_tuner_are_preparation(package: str, file: str, name: str) -> None:
-    told: list[str] = []
-    recorder = SimpleNamespace(tuning_begins=lambda: told.append("begins"), tuning_ends=lambda: told.append("ends"))
-    module = SimpleNamespace(**{name: lambda trainer: (trainer, list(told))})
-    lightning.hooks(recorder)[f"{package}.tuner.{file}"](module)
-    assert getattr(module, name)("trainer") == ("trainer", ["begins"])
-    assert told == ["begins", "ends"]

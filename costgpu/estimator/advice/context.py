@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from decimal import Decimal
 
 from costgpu.estimator.advice.changes import half_for
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.interval import probability_less
-from costgpu.estimator.predict import predict
+from costgpu.estimator.predict import predict, scaled
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.spot import with_run
 from costgpu.estimator.verdict import Preferences, best
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance
 
@@ -237,42 +237,18 @@ def paired(one: Candidate, other: Candidate) -> bool:
     return (one.offer.provider, one.offer.family) == (other.offer.provider, other.offer.family)
 
 
-def scaled(prediction: Prediction, factor: float) -> Prediction:
-    """Return the prediction with `factor` times the run."""
-    return replace(
-        with_run(prediction, prediction.run_seconds.times(factor)),
-        step_seconds=prediction.step_seconds * factor,
-        terms={name: seconds * factor for name, seconds in prediction.terms.items()},
-        parts={name: seconds * factor for name, seconds in prediction.parts.items()},
-        phases=tuple(
-            replace(
-                phase,
-                step_seconds=phase.step_seconds.times(factor),
-                sustained_seconds=phase.sustained_seconds.times(factor),
-                seconds=phase.seconds * factor,
-                terms={name: seconds * factor for name, seconds in phase.terms.items()},
-            )
-            for phase in prediction.phases
-        ),
-    )
-
-
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
     """Return the cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
-    least: dict[tuple[str, str, str, int], Prediction] = {}
+    least: dict[tuple[str, str, str, int], tuple[bool, Decimal, Prediction]] = {}
     for place in offers:
         offer = place.candidate.offer
         if offer is None:
             continue
         key = (offer.provider, offer.instance_type, offer.purchase_option.value, place.candidate.nodes)
-        known = least.get(key)
-        if known is None or (known is not keep and (place is keep or _price(place) < _price(known))):
-            least[key] = place
-    found = tuple(least.values())
+        ranked = (place is not keep, offer.price_usd_per_hour, place)
+        if key not in least or ranked[:2] < least[key][:2]:
+            least[key] = ranked
+    found = tuple(place for *_, place in least.values())
     if keep is None or keep.candidate.offer is None or any(place is keep for place in found):
         return found
     return (*found, keep)
-
-
-def _price(place: Prediction) -> float:
-    return float(place.candidate.offer.price_usd_per_hour) if place.candidate.offer is not None else 0.0

@@ -197,7 +197,9 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
     last = context.workload.profile.phases[-1]
     infers = not last.unit.trains
     places = [
-        place if infers else _with_checkpoints(place)
+        at_best_interval(place)
+        if not infers and place.interruptions is not None and place.interruptions.interval_seconds is None
+        else place
         for place in cheapest_of_each_type(spot, None)
         if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
     ]
@@ -225,12 +227,6 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
         if advice is not None:
             return advice
     return None
-
-
-def _with_checkpoints(place: Prediction) -> Prediction:
-    """Return the place as it is where checkpoints were seen; else with the best ones."""
-    found = place.interruptions
-    return place if found is None or found.interval_seconds is not None else at_best_interval(place)
 
 
 def _rate_error(place: Prediction) -> float:

@@ -80,7 +80,7 @@ class AdviceContext:
     """What is to become cheaper."""
 
     workload: Workload  # the workload as it was measured
-    before: Prediction | None  # the recommendation that a saving is counted from; None where nothing is possible
+    before: Prediction  # the recommendation that a saving is counted from
     offers: tuple[Prediction, ...]  # places to run it: of each instance type the cheapest, and the recommended one
     preferences: Preferences  # what the user wants
 
@@ -92,7 +92,7 @@ class AdviceContext:
     @property
     def free(self) -> bool:
         """Return whether the recommendation is this machine, where only time can be saved."""
-        return self.before is not None and self.before.candidate.offer is None
+        return self.before.candidate.offer is None
 
     def after(self, changed: Workload, place: Prediction) -> Prediction:
         """Return the changed workload there; scaled by what was measured there, if anything was."""
@@ -105,17 +105,13 @@ class AdviceContext:
 
     def places(self) -> Iterable[Prediction]:
         """Return where the changed workload may run: offers; or this machine, if that costs nothing."""
-        if self.free:
-            return [self.before] if self.before is not None else []
-        return self.offers
+        return [self.before] if self.free else self.offers
 
     def best_advice(self, *options: Option) -> Advice | None:
         """Return the advice to make these changes, on the best offer for them or else on the recommended machine.
 
         Or None.
         """
-        if self.before is None:
-            return None
         found = [
             (place, self.after(changed, place))
             for place in self.places()
@@ -124,12 +120,12 @@ class AdviceContext:
         first = best([after for _, after in found], self.preferences) if not self.free else None
         same = [after for place, after in found if place is self.before and not after.infeasible]
         for after in [*([first] if first is not None else []), *same]:
-            advice = self._advice_of(options, self.before, after)
+            advice = self._advice_of(options, after)
             if advice is not None:
                 return advice
         return None
 
-    def _advice_of(self, options: Sequence[Option], before: Prediction, after: Prediction) -> Advice | None:
+    def _advice_of(self, options: Sequence[Option], after: Prediction) -> Advice | None:
         rows = [(row, Changed(self, size, after)) for row, size in options]
         alone = rows[0][0] if len(rows) == 1 else None
         together = f"Together: {' and '.join(row.short(case) for row, case in rows)}"
@@ -139,7 +135,7 @@ class AdviceContext:
             after,
             overhead=sum(row.overhead(case) for row, case in rows),
             sigma=max(
-                error_between(before, after, max(row.paired_sigma for row, _ in rows)),
+                error_between(self.before, after, max(row.paired_sigma for row, _ in rows)),
                 *(row.sigma(case) for row, case in rows),
             ),
             basis=", ".join(dict.fromkeys(self._basis(row) for row, _ in rows)),
@@ -176,8 +172,6 @@ class AdviceContext:
             at_most: Whether the saving is an upper bound.
         """
         before = self.before
-        if before is None:
-            return None
         usd = before.cost_usd.value - after.cost_usd.value - other_usd
         seconds = before.wall_seconds.value - after.wall_seconds.value - other_seconds
         if self.free:

@@ -70,32 +70,33 @@ def hours(value: float, low: float, high: float) -> Range:
 # --------------------------------------------------------------------------------------------- accelerator memory
 
 
-def test_memory_of_training_in_fp32() -> None:
+@pytest.mark.parametrize(
+    ("measured", "precision", "gib"),
+    [
+        (
+            phase(optimizer("AdamW", GIB // 4, state=2 * GIB), model=int(1.5 * GIB), frozen=GIB // 2, saved=3 * GIB),
+            FP32,
+            1.5 + 1 + 2 + 3 + 1,
+        ),
+        # 18 bytes for each trained parameter in all, frozen weights as they are, half the saved tensors
+        (
+            phase(optimizer("AdamW", GIB, state=8 * GIB), model=6 * GIB, frozen=2 * GIB, saved=4 * GIB),
+            AMP,
+            18 + 2 + 2 + 1,
+        ),
+        (phase(optimizer("SGD", GIB // 4, state=GIB), model=GIB, saved=4 * GIB), AMP, 1 + 1 + 1 + 2 + 1),
+        (phase(optimizer("SGD", GIB // 4)), FP32, 1 + 1 + 1),  # the model was not seen
+    ],
+)
+def test_memory_of_training(measured: Phase, precision: Precision, gib: float) -> None:
     """Weights, gradients, optimizer state, saved tensors and 1 GiB of runtime."""
-    trained = GIB // 4
-    measured = phase(optimizer("AdamW", trained, state=2 * GIB), model=int(1.5 * GIB), frozen=GIB // 2, saved=3 * GIB)
-    assert memory_need(measured, Execution(FP32)).gib == pytest.approx(1.5 + 1 + 2 + 3 + 1)
-
-
-def test_memory_of_adam_under_amp() -> None:
-    """18 bytes per trained parameter in all, frozen weights as they are, half the saved tensors."""
-    measured = phase(optimizer("AdamW", GIB, state=8 * GIB), model=6 * GIB, frozen=2 * GIB, saved=4 * GIB)
-    assert memory_need(measured, Execution(AMP)).gib == pytest.approx(18 + 2 + 2 + 1)
-
-
-def test_memory_of_sgd_under_amp() -> None:
-    measured = phase(optimizer("SGD", GIB // 4, state=GIB), model=GIB, saved=4 * GIB)
-    assert memory_need(measured, Execution(AMP)).gib == pytest.approx(1 + 1 + 1 + 2 + 1)
-
-
-def test_memory_where_the_model_was_not_seen() -> None:
-    assert memory_need(phase(optimizer("SGD", GIB // 4)), Execution(FP32)).gib == pytest.approx(1 + 1 + 1)
+    assert memory_need(measured, Execution(precision)).gib == pytest.approx(gib)
 
 
 @pytest.mark.parametrize(("saved", "fits"), [(11.79, True), (11.81, False)])
 def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
     """16 GiB hold 12.8 GiB: 11.8 of saved tensors and 1 of runtime."""
-    reason = infeasible_reason(profile(phase(saved=int(saved * GIB))), gpu_machine(), FP32)
+    reason = infeasible_reason(profile(phase(saved=int(saved * GIB))), gpu_machine())
     assert (reason == "") is fits
     assert fits or ("16.0 GiB" in reason and "has 16 GiB" in reason)
 
@@ -106,7 +107,7 @@ def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
 @pytest.mark.parametrize(("rss", "fits"), [(14.9, True), (15.1, False)])
 def test_main_memory(rss: float, fits: bool) -> None:
     """16 GiB less 1 for the system."""
-    reason = infeasible_reason(profile(rss=int(rss * GIB)), cpu_machine(), FP32)
+    reason = infeasible_reason(profile(rss=int(rss * GIB)), cpu_machine())
     assert (reason == "") is fits
     assert fits or "has 16 GiB" in reason
 
@@ -156,7 +157,7 @@ def test_the_cuda_of_a_build(version: str, build: str | None, cuda: tuple[int, i
     ],
 )
 def test_which_boards_a_build_runs_on(cuda: str, capability: tuple[int, int], runs: int) -> None:
-    reason = infeasible_reason(profile(cuda=cuda), gpu_machine(spec=board(capability)), FP32)
+    reason = infeasible_reason(profile(cuda=cuda), gpu_machine(spec=board(capability)))
     assert (reason == "") == runs
     assert runs or ("GPU" in reason and f"CUDA {cuda}" in reason)
 
@@ -194,13 +195,13 @@ OLD = gpu_machine(spec=board((7, 0)))
     ],
 )
 def test_why_it_cannot_run_there(measured: WorkloadProfile, place: Candidate, words: str) -> None:
-    reason = infeasible_reason(measured, place, FP32)
+    reason = infeasible_reason(measured, place)
     assert words in reason
     assert bool(words) == bool(reason)
 
 
 def test_this_machine_ran_it_already() -> None:
-    assert infeasible_reason(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE, AMP) == ""
+    assert infeasible_reason(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE) == ""
 
 
 # ------------------------------------------------------------------------------------------------------------- cost

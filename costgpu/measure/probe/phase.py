@@ -73,13 +73,16 @@ class LivePhase:
         self.anchors += 1
         if not seen.provisional:
             seen.evaluation.forget()
+        plain = False
         if self.unit_began is not None and 0 < earlier <= self.warm_units:
             self.warm_seconds = seen.interval.end(now)[0]
         elif self.unit_began is not None:
             self.add_interval(seen.interval.end(now))
             kept = self.events_of(seen)
+            plain = not kept
             if kept:
                 self.special[len(self.seconds) - 1] = kept
+        seen.activity.end_interval(plain=plain)
         if self.loader is None:
             self.loader = self.loader_of(seen.loaders, earlier)
         self.begins_count(seen, frame, earlier)

@@ -139,7 +139,6 @@ class Training(LivePhase):
         kept = super().events_of(seen)
         if seen.loaders.drawn.get(VALIDATION):
             kept["validation_batches"] = seen.loaders.drawn[VALIDATION]
-        seen.activity.end_interval(plain=not kept)
         return kept
 
     def counted_snapshots(self):

@@ -1,9 +1,5 @@
 """What waits is told from what computes, and from what has no core."""
 
-import io
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +7,7 @@ import pytest
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line
 from costgpu.measure.log.series import read_record
-from costgpu.measure.probe import recorder
 from costgpu.measure.probe.activity import Activity
-from costgpu.measure.probe.inference.phase import Inference
 from costgpu.measure.profile.neighbours import neighbours_of
 from costgpu.measure.profile.waiting import notes_of_queue, waiting_of_phase, waiting_share
 from tests.unit.measure.records import build, phase, record, result, shot
@@ -128,35 +122,3 @@ def test_looks_between_epochs_and_into_a_loader_are_no_looks_into_a_step(monkeyp
     found = seen.record()
     assert (found["off"], found["alone"]) == (3, 3)
     assert (found["step_off"], found["step_alone"]) == (1, 1)
-
-
-def test_looks_into_units_of_inference_are_looks_into_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    now = 0.0
-    clocks = {"schedstat.clock": lambda: now, "schedstat.cpu_clock": lambda: 0.0, "schedstat.run_delay": lambda: 0.0}
-    threads = {"activity.state_of": lambda *thread: "S", "activity.waits_outside": lambda *thread: True}
-    for name, value in (clocks | threads | {"recorder.clock": lambda: now}).items():
-        monkeypatch.setattr("costgpu.measure.probe." + name, value)
-    make_recorder: Any = recorder.Recorder  # for Python 3.8, without types
-    make_units: Any = Inference
-    seen = make_recorder({"measure_for": 1000.0}, SimpleNamespace(real_open=io.open, scratch=str(tmp_path)), None)
-    seen.loop_stack = SimpleNamespace(snapshot=lambda frame: [], frames=lambda frame: [])
-    no_trainings = SimpleNamespace(look_from=lambda *known, libraries: None)
-    seen.upcoming_work = SimpleNamespace(read=lambda *known, training: ([], [], []), trainings=no_trainings)
-    seen.module_hooks = SimpleNamespace(narrow=lambda modules: None)
-    now = 1.0
-    frame = sys._getframe()
-    units = make_units(frame, (0, 1), looped=True, began=now, preceded=None)
-    units.untraceable = "there is no torch"
-    seen.phase_begins(units)
-    for number in range(12):
-        units.end_unit(seen, frame, now)
-        seen.activity.look()
-        seen.activity.look()
-        if number == 6:
-            seen.saved(0.1)
-        now += 1.0
-    found = seen.activity.record()
-    assert found["off"] == 2 * 10, "of the third unit, which shows that they are the job, and those after it"
-    assert found["step_off"] == found["step_alone"] == 2 * 8, "not of one with a checkpoint, or of one that goes on"
-    unit = raw(seconds=list(units.seconds), blocked=list(units.blocked))
-    assert waiting_of_phase(unit, range(10), found) == pytest.approx(1.0)

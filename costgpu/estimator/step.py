@@ -19,7 +19,7 @@ from costgpu.estimator.gpu import HOST_GHZ, copy_seconds
 from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, local_interval
 from costgpu.estimator.prepared import Workload, busy_seconds
-from costgpu.estimator.unit_work import UnitWork, pass_terms, terms_of, training_unit
+from costgpu.estimator.unit_work import UnitWork, pass_terms, terms_of
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import Candidate, Provenance
@@ -68,12 +68,12 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
     cores = offer.vcpus / cpu.vcpus_per_core
     unit = workload.units[index]
     own = _script_seconds(machine, phase, candidate)
-    half = half_cpu_step(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own) if unit is not None else None
+    half = half_cpu_step(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own)
     if half is not None:
         loading = loading_seconds(phase, sum(half.terms.values()), max(1.0, cores - 1))
         beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}
         return replace(half, terms={**half.terms, **beside})
-    work, spreads = workload.works[index], phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
+    work, spreads = unit.work, phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
     terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, offer.vcpus, spreads=spreads)
     half_flops = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
     interval, notes = cpu_interval(
@@ -117,7 +117,7 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
 
 def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float) -> Step:
     phase, profile = workload.profile.phases[index], workload.profile
-    unit = workload.units[index] or training_unit(phase, workload.works[index])
+    unit = workload.units[index]
     execution = workload.execution_of(phase)
     if unit.own_seconds is not None:
         unit = replace(unit, own_seconds=_script_seconds(profile.machine, phase, candidate) / core_share)
@@ -166,7 +166,7 @@ def half_cpu_step(
         other: Type that the model is converted to; empty for its own.
         own: Seconds of the script's own Python in it there; None for as many as here.
     """
-    if phase.unit.weights_dtype not in HALF_TYPES:
+    if phase.unit.trains or phase.unit.weights_dtype not in HALF_TYPES:
         return None
     dtype = other or phase.unit.weights_dtype
     notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from costgpu.models.workload import StepTotals
 
@@ -81,6 +82,17 @@ class Work:
     def weight_bytes(self) -> float:
         """Return the bytes of the weights of matrix products."""
         return sum(moved for (group, _), moved in self.moved.items() if group == WEIGHTS)
+
+    def plus(self, other: Work) -> Work:
+        """Return the work of both."""
+
+        def added(name: str) -> Any:
+            one, more = getattr(self, name), getattr(other, name)
+            if isinstance(one, float):
+                return one + more
+            return {key: one.get(key, 0.0) + more.get(key, 0.0) for key in one | more}
+
+        return Work(**{each.name: added(each.name) for each in fields(self)})
 
     def scaled(self, *, size: float = 1.0, launches: float = 1.0, same_bytes: float | None = None) -> Work:
         """Return the work with `size` times the samples and `launches` times the kernels.

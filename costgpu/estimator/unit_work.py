@@ -30,7 +30,7 @@ class Pass:
 class UnitWork:
     """What one unit computes on any machine."""
 
-    passes: tuple[Pass, ...]  # the prefill and then the decode of a generation; one pass of anything else
+    passes: tuple[Pass, ...]  # one prefill and then the decodes of a generation; one pass of anything else
     items: float | None = None  # items of it; None if that cannot be told, or if it trains
     own_seconds: float | None = None  # seconds of the script's own Python in it; None if not measured
     model: Roofline = FORWARD  # how a GPU takes it
@@ -107,7 +107,7 @@ def unit_terms(unit: UnitWork, spec: AcceleratorSpec, execution: Execution, *, h
 
 def terms_of(unit: UnitWork, passes: Sequence[GpuTerms]) -> GpuTerms:
     """Return the terms of a unit from those of one pass of each kind."""
-    whole = passes[0] if unit.passes[0].times == 1 else passes[0].times(unit.passes[0].times)
+    whole = passes[0]
     for one, terms in zip(unit.passes[1:], passes[1:], strict=True):
         whole = whole.plus(terms, one.times)
     return whole

@@ -18,12 +18,9 @@ PRODUCTS = ("matmul", "attention")  # kinds of FLOPs that are no convolutions
 # Groups of bytes.
 WEIGHTS = "weights"  # second operand of matrix products: read once, however large the batch
 MATMUL = "matmul"  # what else large matrix products move
-THIN = "thin"  # the same of products and attention with so few FLOPs for an element that memory is their limit
 GEMV = "gemv"  # batched products of one row: a decode's attention
 DENSE = "dense"  # dense convolutions
-GROUPED = "grouped"  # grouped and depthwise convolutions; ``grouped_nhwc`` in channels-last order
-NORM = "norm"  # layer norms, which autocast runs in fp32
-POINTWISE = "pointwise"  # everything else, which compilers fuse
+POINTWISE = "pointwise"  # everything else
 # Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
 # of others. Source: medians of the traces of 50 image models and transformers (benchmarks/rows.py, 2026-11-23).
 AUTOCAST_BYTES_CONV, AUTOCAST_BYTES_OTHER = 0.5, 0.8
@@ -72,11 +69,6 @@ class Work:
     def bytes_moved(self) -> float:
         """Return all bytes, in the dtypes that were traced."""
         return sum(self.moved.values())
-
-    @property
-    def autocast_bytes(self) -> float:
-        """Return all bytes under CUDA autocast."""
-        return sum(self.autocast_moved.values())
 
     @property
     def weight_bytes(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .frameworks.trainers import TRAINERS, told_by
+from .frameworks.trainers import told_by
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .op_tracer import StepTrace
 from .patching import harmless
@@ -138,7 +138,7 @@ class Training(LivePhase):
         return loaders.batches - loaders.batches_beside
 
     def told_at(self, seen, frame):
-        return told_by(frame, TRAINERS) or seen.progress.fit_length()
+        return told_by(frame, "trainers") or seen.progress.fit_length()
 
     def counted_snapshots(self):
         """Return the snapshots, in which the loops over optimizers are told: they do not multiply the steps."""

@@ -34,7 +34,7 @@ from costgpu.estimator.gpu import Execution, Runtime
 from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.roofline import FORWARD, OVERLAP, device_sums, gpu_terms
-from costgpu.estimator.unit_work import Pass, UnitWork
+from costgpu.estimator.unit_work import Pass, UnitWork, terms_of
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.workload import OpRow
@@ -321,8 +321,8 @@ def coverage(rows: list[Measured], predicted: np.ndarray) -> str:
     """Return how many rows lie in their 80 % interval."""
     places = []
     for row, seconds in zip(rows, predicted, strict=True):
-        terms = [gpu_terms(work, row.spec, row.execution, FORWARD).times(times) for work, times in row.passes]
-        whole = terms[0] if len(terms) == 1 else terms[0].plus(terms[1])
+        terms = [gpu_terms(work, row.spec, row.execution, FORWARD) for work, _ in row.passes]
+        whole = terms_of(UnitWork(tuple(Pass(work, times) for work, times in row.passes)), terms)
         interval, _ = gpu_interval(whole, row.spec, row.execution, trains=False, year=row.spec.year + 2)
         low, high = seconds * interval.low, seconds * interval.high
         places.append(-1 if row.seconds < low else 1 if row.seconds > high else 0)

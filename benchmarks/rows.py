@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from benchmarks.models import Workload, build, zoo
 from costgpu.estimator import gpu
 from costgpu.estimator.op_costs import work_of
-from costgpu.estimator.roofline import OLD_HOST, HostCpu
+from costgpu.estimator.roofline import HostCpu
 from costgpu.estimator.work import Work
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.offer import AcceleratorSpec
@@ -38,6 +38,7 @@ PRECISIONS = {
 }
 # The script of these rows cast the whole model (apex, level O2) and did not use autocast.
 WHOLE_MODEL_IN_HALF = frozenset({("bert_base", "amp"), ("bert_large", "amp")})
+OLD_HOST = 1.6  # times the seconds of calls on hosts of 2018-21 with their torch
 LAST_OLD_HOST = 2021  # year of the software
 PAGEABLE_GBPS = 1.5  # of a new batch from pageable memory on the hosts of the `tv:` rows: fitted on them
 

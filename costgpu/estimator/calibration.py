@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from costgpu.estimator.gpu import copy_seconds, execution_of
-from costgpu.estimator.unit_work import training_unit, unit_of, unit_terms
-from costgpu.estimator.work import Work
+from costgpu.estimator.unit_work import UnitWork, unit_terms
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import WorkloadProfile
 
@@ -84,13 +83,14 @@ def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
     return best
 
 
-def calibration_of(profile: WorkloadProfile, works: Sequence[Work], spec: AcceleratorSpec | None) -> Calibration | None:
+def calibration_of(
+    profile: WorkloadProfile, units: Sequence[UnitWork], spec: AcceleratorSpec | None
+) -> Calibration | None:
     """Return the calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known."""
     if spec is None or not measured_on_gpu(profile):
         return None
     ratios = []
-    for phase, work in zip(profile.phases, works, strict=True):
-        unit = training_unit(phase, work) if phase.unit.trains else unit_of(phase)
+    for phase, unit in zip(profile.phases, units, strict=True):
         found = unit_terms(unit, spec, execution_of(profile.framework))
         kernels, measured = found.seconds - found.host, phase.step.seconds
         others = phase.data.wait_seconds_per_step + found.host + copy_seconds(phase, spec)

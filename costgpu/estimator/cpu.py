@@ -164,6 +164,11 @@ class StepSplit:
     sigma: float  # for s(n)
     core_gflops: float  # of a core here on this step's kinds of work; at least what the step itself reaches
 
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of the whole."""
+        return self.compute + self.memory + self.calls + self.host
+
 
 def split_step(seconds: float, work: Work, calls: float, host: float, machine: Machine) -> StepSplit:
     """Split the measured `seconds` of a step (without data loading).

@@ -14,14 +14,11 @@ from dataclasses import replace
 from costgpu.estimator.work import (
     DENSE,
     GEMV,
-    GROUPED,
     LARGE_BYTES,
     MATMUL,
     NHWC,
-    NORM,
     POINTWISE,
     PRODUCTS,
-    THIN,
     WEIGHTS,
     Work,
     autocast_share,
@@ -113,7 +110,7 @@ TILE, LEAST_SIDE = 128.0, 8.0  # side of the largest tile of a matrix product, a
 NARROW_GROUP, RESNEXT_GROUP, RESNEXT_GROUPS = 8, 32, 32
 ALIGNED = 8  # channels of which half-precision tensor cores take a multiple
 CAST_BYTES = 6.0  # of an element that is read as float32 and written in half precision, or the reverse
-THIN_FLOPS = 500.0  # FLOPs for one element moved, below which a product counts as thin
+THIN_FLOPS = 500.0  # FLOPs for one element moved, up to which memory is a product's limit
 
 
 def tensor_bytes(tensor: TensorShape) -> float:
@@ -214,16 +211,14 @@ def _add(work: Work, row: OpRow, times: float, *, statistics: bool) -> None:
 
 def _group(row: OpRow, kind: str, flops: float) -> str:
     """Return the group of the bytes of an op, weights apart."""
-    if not flops:
-        return NORM if "layer_norm" in row.op or "rms_norm" in row.op else POINTWISE
-    if kind.startswith(("grouped", "depthwise")):
-        return GROUPED + NHWC if kind.endswith(NHWC) else GROUPED
+    if not flops or kind.startswith(("grouped", "depthwise")):
+        return POINTWISE
     if kind.startswith("conv"):
         return DENSE
     if row.op in ("aten::bmm", "aten::baddbmm") and row.outputs[0][0][-2] == 1:
         return GEMV
     count = sum(elements(tensor) for tensor in (*row.inputs, *row.outputs))
-    return MATMUL if flops > THIN_FLOPS * count else THIN
+    return MATMUL if flops > THIN_FLOPS * count else POINTWISE
 
 
 def _weight(row: OpRow) -> TensorShape | None:

@@ -71,15 +71,15 @@ def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
     seconds, sigma = speed.job_seconds, sigma_of_runs(speed)
     step = modelled.step_seconds * seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 0.0
     times = "1 run" if speed.runs == 1 else f"{speed.runs} runs"
+    has_run = replace(modelled, infeasible="")
     return replace(
-        with_run(modelled, Interval.of_sigma(sigma).around(seconds)),
+        with_run(has_run, Interval.of_sigma(sigma).around(seconds)),
         step_seconds=step,
         terms={"run": step},
         parts={"the whole job": seconds},
         phases=tuple(_phase_as_measured(phase, modelled, seconds, sigma) for phase in modelled.phases),
         sigma=sigma,
         provenance=Provenance.MEASURED,
-        infeasible="",  # it has run there
         notes=(f"measured in {times}, last {speed.last_at:%Y-%m-%d}",),
     )
 

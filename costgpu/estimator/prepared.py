@@ -8,13 +8,11 @@ from typing import Any
 
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import Calibration, calibration_of, local_gpu
-from costgpu.estimator.gpu import Execution, Precision, execution_of, foreign_optimizer
-from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.gpu import Execution, Precision, execution_of
 from costgpu.estimator.scope import Scope
-from costgpu.estimator.unit_work import UnitWork, unit_of, unit_rows
-from costgpu.estimator.work import Work, counted_work
+from costgpu.estimator.unit_work import Pass, UnitWork, passes_of, unit_of
 from costgpu.models.offer import AcceleratorSpec, Speedup
-from costgpu.models.workload import GpuPath, Phase, WorkloadProfile
+from costgpu.models.workload import Phase, WorkloadProfile
 
 WRITTEN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))  # fp32, and PyTorch's defaults
 
@@ -25,16 +23,20 @@ class Workload:
 
     profile: WorkloadProfile
     scope: Scope
-    works: list[Work]
+    passes: list[tuple[Pass, ...]]  # what a unit of each phase computes
     splits: list[cpu_model.StepSplit]
     year: int
     speedups: tuple[Speedup, ...] = ()
     calibration: Calibration | None = None
-    units: tuple[UnitWork | None, ...] = ()  # units of the phases of inference, None for training; one for each phase
     cpu_dtype: str = ""  # type in which half-precision models run on a cloud CPU; empty for their own
     execution: Execution = WRITTEN  # how phases of inference run on a GPU
     # what the GPUs of a machine type make of it, which is the same wherever the type is rented
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def units(self) -> list[UnitWork]:
+        """Return the unit of each phase."""
+        return [unit_of(phase, passes) for phase, passes in zip(self.profile.phases, self.passes, strict=True)]
 
     def execution_of(self, phase: Phase) -> Execution:
         """Return how a phase runs on a GPU: training as the framework is told to, inference by `execution`."""
@@ -56,28 +58,27 @@ def prepare(
         speedups: The benchmark table, for phases whose `gpu` is `GpuPath.TABLE`.
         cards: All known GPUs, to find the one of this machine where that measured the profile.
     """
-    works = [_work(phase) for phase in profile.phases]
+    passes = [passes_of(phase) for phase in profile.phases]
+    units = [unit_of(phase, each) for phase, each in zip(profile.phases, passes, strict=True)]
     splits = [
         cpu_model.split_step(
             busy_seconds(phase),
-            work,
+            unit.work,
             phase.calls_per_step,
             phase.host_seconds_per_step,
             profile.machine,
         )
-        for phase, work in zip(profile.phases, works, strict=True)
+        for phase, unit in zip(profile.phases, units, strict=True)
     ]
-    calibration = calibration_of(profile, works, local_gpu(profile.machine.accelerators, cards))
-    units = tuple(unit_of(phase) if not phase.unit.trains else None for phase in profile.phases)
+    calibration = calibration_of(profile, units, local_gpu(profile.machine.accelerators, cards))
     return Workload(
         profile,
         scope,
-        works,
+        passes,
         splits,
         year,
         tuple(speedups),
         calibration,
-        units,
         execution=execution_of(profile.framework),
     )
 
@@ -87,9 +88,3 @@ def busy_seconds(phase: Phase) -> float:
     step = phase.step.seconds
     fed = max(step - phase.data.wait_seconds_per_step, 0.1 * step)
     return max(0.0, fed - phase.waiting_seconds_per_step)
-
-
-def _work(phase: Phase) -> Work:
-    if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
-        return counted_work(phase.totals)
-    return work_of(unit_rows(phase), phase.trace_steps, optimizer_ops=foreign_optimizer(phase))

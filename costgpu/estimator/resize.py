@@ -5,45 +5,83 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from costgpu.estimator.cpu import StepSplit
 from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, tensor_bytes
 from costgpu.estimator.prepared import Workload
-from costgpu.models.workload import DataLoading, Phase, StepTimes
+from costgpu.estimator.unit_work import Pass
+from costgpu.models.workload import DataLoading, Phase, Rhythm, StepTimes
 
 
-def resized(workload: Workload, index: int, samples: float, micro_batches: float) -> Workload:
+def resized(workload: Workload, index: int, samples: float, micro_batches: float = 1.0) -> Workload:
     """Return the workload with phase `index` taking `samples` times the samples in `micro_batches` times the micro-batches.
 
-    Arithmetic and activations are taken per sample; launches, framework calls, the script's own Python, and the bytes of
-    weights per micro-batch. The number of steps stays.
+    Arithmetic, data and activations are taken per sample; launches, framework calls, the script's own Python, and the
+    bytes of weights per micro-batch; of inference, per unit. The number of steps stays.
     """
     if samples == 1 and micro_batches == 1:
         return workload
-    profile = workload.profile
-    each = samples / micro_batches
-
-    def change(phase: Phase) -> Phase:
-        data = larger_data(phase.data, each)
-        return replace(
-            phase,
-            step=scaled_step(phase.step, lambda seconds: seconds * samples),
-            waiting_seconds_per_step=waiting_of(phase, samples),
-            data=replace(
-                data,
-                batches_per_step=data.batches_per_step * micro_batches,
-                wait_seconds_per_step=data.wait_seconds_per_step * samples,
-            ),
-            micro_batches=max(1.0, phase.micro_batches * micro_batches),
-            saved_tensor_bytes=round(phase.saved_tensor_bytes * each),
-            host_seconds_per_step=phase.host_seconds_per_step * micro_batches,
+    profile, unit, before = workload.profile, workload.units[index], workload.splits[index]
+    phase, each = profile.phases[index], samples / micro_batches
+    waited, waiting = phase.data.wait_seconds_per_step, waiting_of(phase, samples)
+    if phase.unit.trains:
+        split = replace(
+            before, compute=before.compute * samples, memory=before.memory * samples, host=before.host * samples
         )
+        work = unit.work.scaled(size=samples, launches=micro_batches, same_bytes=weight_bytes(phase))
+        unit = replace(unit, passes=(Pass(work),))
+        step = scaled_step(phase.step, lambda seconds: seconds * samples)
+    else:
+        work = unit.work
+        same = min(1.0, work.weight_bytes / work.bytes_moved) if work.bytes_moved > 0 else 0.0
+        memory = before.memory * (same + (1 - same) * samples)
+        split = replace(before, compute=before.compute * samples, memory=memory)
+        unit = unit.scaled(samples)
+        ratio = split.seconds / before.seconds if before.seconds > 0 else 1.0  # all of it waits
+        apart = waited + phase.waiting_seconds_per_step
+        step = scaled_step(phase.step, lambda seconds: max(0.0, seconds - apart) * ratio + waited * samples + waiting)
+    data = larger_data(phase.data, each)
+    passes, splits, phases = list(workload.passes), list(workload.splits), list(profile.phases)
+    passes[index], splits[index] = unit.passes, split
+    phases[index] = replace(
+        phase,
+        step=step,
+        waiting_seconds_per_step=waiting,
+        data=replace(
+            data,
+            batches_per_step=data.batches_per_step * micro_batches,
+            wait_seconds_per_step=waited * samples,
+        ),
+        micro_batches=max(1.0, phase.micro_batches * micro_batches),
+        saved_tensor_bytes=round(phase.saved_tensor_bytes * each),
+        host_seconds_per_step=phase.host_seconds_per_step * micro_batches,
+        unit=phase.unit.times(samples),
+    )
+    return replace(workload, profile=replace(profile, phases=phases), passes=passes, splits=splits)
 
-    phase = profile.phases[index]
-    works, splits, phases = list(workload.works), list(workload.splits), list(profile.phases)
-    works[index] = works[index].scaled(size=samples, launches=micro_batches, same_bytes=weight_bytes(phase))
-    splits[index] = scaled_split(splits[index], samples)
-    phases[index] = change(phase)
-    return replace(workload, profile=replace(profile, phases=phases), works=works, splits=splits)
+
+def in_larger_units(workload: Workload, index: int, factor: float) -> Workload:
+    """Return the workload with `factor` times the samples in what phase `index` repeats, and as often fewer of that.
+
+    The script's own Python is then taken per sample where it trains.
+    """
+    changed = resized(workload, index, factor)
+    phases, steps = list(changed.profile.phases), list(changed.scope.steps)
+    phase, total = phases[index], phases[index].total
+    phases[index] = replace(
+        phase,
+        total=replace(
+            total,
+            steps=None if total.steps is None else total.steps / factor,
+            steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
+        ),
+        extras=[
+            replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
+            for extra in phase.extras
+        ],
+        host_seconds_per_step=phase.host_seconds_per_step * (factor if phase.unit.trains else 1.0),
+    )
+    steps[index] /= factor
+    profile, scope = replace(changed.profile, phases=phases), replace(changed.scope, steps=tuple(steps))
+    return replace(changed, profile=profile, scope=scope)
 
 
 def with_optimizer_share(workload: Workload, index: int, shards: int) -> Workload:
@@ -62,11 +100,6 @@ def with_optimizer_share(workload: Workload, index: int, shards: int) -> Workloa
     ]
     phases[index] = replace(phases[index], optimizers=own)
     return replace(workload, profile=replace(workload.profile, phases=phases))
-
-
-def scaled_split(split: StepSplit, factor: float) -> StepSplit:
-    """Return a step on a CPU with `factor` times the samples."""
-    return replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
 
 
 def waiting_of(phase: Phase, factor: float) -> float:

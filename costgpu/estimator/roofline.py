@@ -133,7 +133,6 @@ TRAINING = Roofline(
     calls=lambda work: (work.forward_calls, work.backward_calls),
     call_seconds=(50e-6, 10e-6),
 )
-OLD_HOST = 1.6  # times the seconds of calls on hosts of 2018-21 with their torch
 # Source of all that names no other: fitted on 405 public rows of 36 models and 9 GPUs
 # (benchmarks/accuracy_inference.py --refit, 2026-11-23), see benchmarks/README.md.
 FORWARD = Roofline(
@@ -246,12 +245,8 @@ class GpuTerms:
     def _joined(self, host: float) -> float:
         return self.device_seconds + host if self.takes_turns else beside(self.device_seconds, host)
 
-    def times(self, factor: float) -> GpuTerms:
-        """Return the terms of so many in a row."""
-        return self.plus(self, factor - 1.0)
-
-    def plus(self, other: GpuTerms, factor: float = 1.0) -> GpuTerms:
-        """Return the terms of this and then `factor` times another."""
+    def plus(self, other: GpuTerms, factor: float) -> GpuTerms:
+        """Return the terms of this and then `factor` times another, without Python of the script's own in either."""
         device, turns = self.device_seconds + factor * other.device_seconds, self.takes_turns or other.takes_turns
 
         def added(name: str) -> float:
@@ -261,18 +256,16 @@ class GpuTerms:
             one, more = self.device_seconds, factor * other.device_seconds
             return float((one * getattr(self, name) + more * getattr(other, name)) / device if device else 0.0)
 
-        script, serial, power = added("script_alone"), added("serial"), 1.0 if turns else OVERLAP
+        power = 1.0 if turns else OVERLAP
         # such that the seconds are those of the passes after each other
-        host = max(0.0, (added("seconds") - serial) ** power - device**power) ** (1 / power)
+        host = max(0.0, added("seconds") ** power - device**power) ** (1 / power)
         return GpuTerms(
             compute=added("compute"),
             on_chip=added("on_chip"),
             memory=added("memory"),
             launch=added("launch"),
             depthwise=added("depthwise"),
-            calls_alone=max(0.0, host - script + serial),
-            script_alone=script,
-            serial=serial,
+            calls_alone=host,
             waits=max(self.waits, other.waits),
             takes_turns=turns,
             unruled_share=mean("unruled_share"),

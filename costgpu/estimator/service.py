@@ -167,9 +167,8 @@ def _served(workload: Workload) -> Workload | None:
             fixed=scope.fixed[last : last + 1],
             limits=scope.limits[last : last + 1],
         ),
-        works=[workload.works[last]],
+        passes=[workload.passes[last]],
         splits=[workload.splits[last]],
-        units=(workload.units[last],),
         calibration=None if calibration is None else replace(calibration, ratios=(calibration.ratios[last],)),
     )
 

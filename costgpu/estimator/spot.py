@@ -124,8 +124,7 @@ def with_interruptions(prediction: Prediction, checkpoints: Checkpoints) -> Pred
         prediction: Its run, what comes before it, and its machines.
         checkpoints: What the job saves in this run.
     """
-    found = _priced(prediction, checkpoints)
-    return replace(found, infeasible=found.infeasible or _never_done(found))
+    return _priced(prediction, checkpoints)
 
 
 def with_run(prediction: Prediction, run: Range, *, saves: float = 1.0) -> Prediction:
@@ -149,18 +148,19 @@ def at_best_interval(prediction: Prediction) -> Prediction:
     each, had = found.checkpoints.seconds_each, (found.checkpoints.count or 0.0) * found.checkpoints.seconds_each
     run = prediction.run_seconds
     count = max(0.0, run.value - had) / found.best_interval_seconds
-    infeasible = "" if prediction.infeasible == _never_done(prediction) else prediction.infeasible
-    better = replace(prediction, infeasible=infeasible, run_seconds=run.plus(count * each - had))
+    better = replace(prediction, run_seconds=run.plus(count * each - had))
     return _priced(better, Checkpoints(seconds_each=each, count=count))
 
 
 def _priced(prediction: Prediction, checkpoints: Checkpoints | None) -> Prediction:
-    """Return the prediction with wall clock and cost from its run and its interruptions."""
+    """Return the prediction with wall clock and cost from its run and its interruptions, or why these never let it end."""
     plain = prediction.run_seconds.plus(prediction.overhead_seconds)
     found = None if checkpoints is None else interrupted(prediction, checkpoints)
     wall = plain if found is None else found.wall_seconds
     cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0, undisturbed=plain)
-    return replace(prediction, wall_seconds=wall, cost_usd=cost, interruptions=found)
+    other = "" if prediction.infeasible.startswith(HARDLY_DONE) else prediction.infeasible
+    priced = replace(prediction, wall_seconds=wall, cost_usd=cost, interruptions=found)
+    return replace(priced, infeasible=other or _never_done(priced))
 
 
 def interrupted(prediction: Prediction, checkpoints: Checkpoints) -> Interruptions | None:

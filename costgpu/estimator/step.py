@@ -19,7 +19,7 @@ from costgpu.estimator.gpu import HOST_GHZ, copy_seconds
 from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, local_interval
 from costgpu.estimator.prepared import Workload, busy_seconds
-from costgpu.estimator.unit_work import UnitWork, pass_terms, terms_of, training_unit
+from costgpu.estimator.unit_work import UnitWork, pass_terms, terms_of
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import Candidate, Provenance
@@ -66,20 +66,26 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
     assert offer is not None  # noqa: S101 - the caller's branch
     assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
     cores = offer.vcpus / cpu.vcpus_per_core
-    unit = workload.units[index]
-    own = _script_seconds(machine, phase, candidate)
-    half = half_cpu_step(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own) if unit is not None else None
-    if half is not None:
-        loading = loading_seconds(phase, sum(half.terms.values()), max(1.0, cores - 1))
-        beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}
-        return replace(half, terms={**half.terms, **beside})
-    work, spreads = workload.works[index], phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
-    terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, offer.vcpus, spreads=spreads)
+    if not phase.unit.trains and phase.unit.weights_dtype in HALF_TYPES:
+        step = _half_on_cpu(workload.units[index], cpu, offer.vcpus, workload.cpu_dtype or phase.unit.weights_dtype)
+        step.terms["host"] = _script_seconds(machine, phase, candidate)
+    else:
+        step = _scaled_on_cpu(workload, index, cpu, offer.vcpus)
+    step.terms["waiting"] = phase.waiting_seconds_per_step
+    step.terms["loading"] = loading_seconds(phase, sum(step.terms.values()), max(1.0, cores - 1))
+    return step
+
+
+def _scaled_on_cpu(workload: Workload, index: int, cpu: CpuSpec, vcpus: int) -> Step:
+    """Return the step that was measured here on a cloud CPU, data loading and waiting apart."""
+    phase, machine, work = workload.profile.phases[index], workload.profile.machine, workload.units[index].work
+    spreads = phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
+    terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, vcpus, spreads=spreads)
     half_flops = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
     interval, notes = cpu_interval(
         machine,
         cpu,
-        cores=cores,
+        cores=vcpus / cpu.vcpus_per_core,
         convolved=work.convolved_share,
         half=half_flops / work.total_flops if work.total_flops else 0.0,
         library=spreads and not work.kernels,
@@ -92,9 +98,26 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
         notes.append(
             "only one step was timed" if phase.step.count == 1 else f"only {phase.step.count} steps were timed"
         )
-    terms["waiting"] = phase.waiting_seconds_per_step
-    terms["loading"] = loading_seconds(phase, sum(terms.values()), max(1.0, cores - 1))
     return Step(terms, interval, notes)
+
+
+def _half_on_cpu(unit: UnitWork, cpu: CpuSpec, vcpus: int, dtype: str) -> Step:
+    """Return a unit of a model in half precision on a cloud CPU, the script's own Python, loading and waiting apart.
+
+    What was measured here is of no use for it: this CPU may or may not have units for that type.
+
+    Args:
+        dtype: Type that it computes in there, to which the model may have been converted.
+    """
+    notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
+    interval, has = ABSOLUTE, half_unit(cpu, dtype) if dtype in HALF_TYPES else None
+    if has is HalfUnit.NONE:
+        notes.append(f"no units for {dtype}: this model would be faster in float32 there")
+    elif has is HalfUnit.UNMEASURED:
+        interval = ABSOLUTE_UNMEASURED
+        notes.append(f"how fast {dtype} is on such a CPU was not measured")
+    share = _first_share([unit_seconds_on_cpu(UnitWork((one,)), cpu, vcpus, dtype) for one in unit.passes])
+    return Step(unit_terms_on_cpu(unit, cpu, vcpus, dtype), interval, notes, prefill_share=share)
 
 
 def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: AcceleratorSpec) -> Step:
@@ -117,7 +140,7 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
 
 def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float) -> Step:
     phase, profile = workload.profile.phases[index], workload.profile
-    unit = workload.units[index] or training_unit(phase, workload.works[index])
+    unit = workload.units[index]
     execution = workload.execution_of(phase)
     if unit.own_seconds is not None:
         unit = replace(unit, own_seconds=_script_seconds(profile.machine, phase, candidate) / core_share)
@@ -152,33 +175,6 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
     terms["waiting"] = phase.waiting_seconds_per_step
     terms["loading"] = loading_seconds(phase, sum(terms.values()), cpu_model.host_cores(candidate))
     share = _first_share([one.times * each.seconds for one, each in zip(unit.passes, passes, strict=True)])
-    return Step(terms, interval, notes, prefill_share=share)
-
-
-def half_cpu_step(
-    unit: UnitWork, phase: Phase, cpu: CpuSpec, vcpus: int, other: str = "", *, own: float | None = None
-) -> Step | None:
-    """One unit of a model in half precision on a cloud CPU; None if the model is in another type.
-
-    What was measured here is of no use for it: this CPU may or may not have units for that type.
-
-    Args:
-        other: Type that the model is converted to; empty for its own.
-        own: Seconds of the script's own Python in it there; None for as many as here.
-    """
-    if phase.unit.weights_dtype not in HALF_TYPES:
-        return None
-    dtype = other or phase.unit.weights_dtype
-    notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
-    interval, has = ABSOLUTE, half_unit(cpu, dtype) if dtype in HALF_TYPES else None
-    if has is HalfUnit.NONE:
-        notes.append(f"no units for {dtype}: this model would be faster in float32 there")
-    elif has is HalfUnit.UNMEASURED:
-        interval = ABSOLUTE_UNMEASURED
-        notes.append(f"how fast {dtype} is on such a CPU was not measured")
-    host = phase.host_seconds_per_step if own is None else own
-    terms = {**unit_terms_on_cpu(unit, cpu, vcpus, dtype), "host": host}
-    share = _first_share([unit_seconds_on_cpu(UnitWork((one,)), cpu, vcpus, dtype) for one in unit.passes])
     return Step(terms, interval, notes, prefill_share=share)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
-from costgpu.estimator.gpu import Execution
+from costgpu.estimator.gpu import Execution, foreign_optimizer
 from costgpu.estimator.op_costs import ATTENTION_FORWARD, work_of
 from costgpu.estimator.roofline import FORWARD, TRAINING, GpuTerms, HostCpu, Roofline, gpu_terms
 from costgpu.estimator.work import POINTWISE, Work, counted_work
@@ -18,7 +19,7 @@ CACHE_PASSES = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Forward passes of one kind in a unit."""
+    """A training step, or forward passes of one kind in a unit."""
 
     work: Work
     times: float = 1.0  # passes of this kind in one unit
@@ -29,11 +30,19 @@ class Pass:
 class UnitWork:
     """What one unit computes on any machine."""
 
-    passes: tuple[Pass, ...]  # the prefill and then the decode of a generation; one pass of anything else
-    items: float | None = None  # items of it; None if that cannot be told
+    passes: tuple[Pass, ...]  # one prefill and then the decodes of a generation; one pass of anything else
+    items: float | None = None  # items of it; None if that cannot be told, or if it trains
     own_seconds: float | None = None  # seconds of the script's own Python in it; None if not measured
     model: Roofline = FORWARD  # how a GPU takes it
     optimizers: Sequence[OptimizerFacts] = ()  # those that make an update in it
+
+    @property
+    def work(self) -> Work:
+        """Return the work of all its passes."""
+        first, *others = (
+            one.work if one.times == 1 else one.work.scaled(size=one.times, launches=one.times) for one in self.passes
+        )
+        return reduce(Work.plus, others, first)
 
     def scaled(self, batch: float) -> UnitWork:
         """Return the unit with so many times the items; the script's own Python is taken to stay, as launches do."""
@@ -44,24 +53,34 @@ class UnitWork:
         )
 
 
-def unit_of(phase: Phase) -> UnitWork:
-    """Return the unit of a phase of inference."""
-    items, generation = phase.unit.items, phase.unit.generation
-    own = phase.host_seconds_per_step if phase.step.count and phase.host_seconds_per_step > 0 else None
+def passes_of(phase: Phase) -> tuple[Pass, ...]:
+    """Return what a unit of the phase computes."""
+    unit, generation = phase.unit, phase.unit.generation
     if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
-        return UnitWork((Pass(counted_work(phase.totals)),), items, own)
+        return (Pass(counted_work(phase.totals)),)
     if generation is None or not generation.traced_decodes:
-        return UnitWork((Pass(work_of(phase.ops, phase.trace_steps, statistics=False)),), items, own)
+        foreign = foreign_optimizer(phase)
+        return (Pass(work_of(phase.ops, phase.trace_steps, optimizer_ops=foreign, statistics=unit.trains)),)
     decode = [row for row in phase.ops if row.phase == "decode"]
     prefill = [row for row in phase.ops if row.phase != "decode"]
     work = _at_mean_context(work_of(decode, generation.traced_decodes, statistics=False), decode, generation)
     first = Pass(work_of(prefill, phase.trace_steps, statistics=False))
-    return UnitWork((first, Pass(work, generation.decodes, decode=True)), items, own)
+    return first, Pass(work, generation.decodes, decode=True)
 
 
-def training_unit(phase: Phase, work: Work) -> UnitWork:
-    """Return a step of a phase of training, of which this is the work."""
-    return UnitWork((Pass(work),), own_seconds=phase.host_seconds_per_step, model=TRAINING, optimizers=phase.optimizers)
+def unit_of(phase: Phase, passes: tuple[Pass, ...] = ()) -> UnitWork:
+    """Return the unit of a phase.
+
+    Args:
+        passes: What it computes; empty for `passes_of` the phase.
+    """
+    return UnitWork(
+        passes or passes_of(phase),
+        phase.unit.items,
+        phase.host_seconds_per_step or None,
+        TRAINING if phase.unit.trains else FORWARD,
+        phase.optimizers if phase.unit.trains else (),
+    )
 
 
 def pass_terms(
@@ -88,21 +107,10 @@ def unit_terms(unit: UnitWork, spec: AcceleratorSpec, execution: Execution, *, h
 
 def terms_of(unit: UnitWork, passes: Sequence[GpuTerms]) -> GpuTerms:
     """Return the terms of a unit from those of one pass of each kind."""
-    whole = passes[0] if unit.passes[0].times == 1 else passes[0].times(unit.passes[0].times)
+    whole = passes[0]
     for one, terms in zip(unit.passes[1:], passes[1:], strict=True):
         whole = whole.plus(terms, one.times)
     return whole
-
-
-def unit_rows(phase: Phase) -> list[OpRow]:
-    """Return the rows of a phase's trace, its decodes as often as the units of the trace make them."""
-    generation = phase.unit.generation
-    if generation is None or not generation.traced_decodes:
-        return phase.ops
-    factor = generation.decodes * max(1, phase.trace_steps) / generation.traced_decodes
-    return [
-        replace(row, count=max(1, round(row.count * factor))) if row.phase == "decode" else row for row in phase.ops
-    ]
 
 
 def mean_context(generation: Generation) -> float:

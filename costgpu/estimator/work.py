@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from costgpu.models.workload import StepTotals
 
@@ -17,12 +18,9 @@ PRODUCTS = ("matmul", "attention")  # kinds of FLOPs that are no convolutions
 # Groups of bytes.
 WEIGHTS = "weights"  # second operand of matrix products: read once, however large the batch
 MATMUL = "matmul"  # what else large matrix products move
-THIN = "thin"  # the same of products and attention with so few FLOPs for an element that memory is their limit
 GEMV = "gemv"  # batched products of one row: a decode's attention
 DENSE = "dense"  # dense convolutions
-GROUPED = "grouped"  # grouped and depthwise convolutions; ``grouped_nhwc`` in channels-last order
-NORM = "norm"  # layer norms, which autocast runs in fp32
-POINTWISE = "pointwise"  # everything else, which compilers fuse
+POINTWISE = "pointwise"  # everything else
 # Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
 # of others. Source: medians of the traces of 50 image models and transformers (benchmarks/rows.py, 2026-11-23).
 AUTOCAST_BYTES_CONV, AUTOCAST_BYTES_OTHER = 0.5, 0.8
@@ -73,14 +71,20 @@ class Work:
         return sum(self.moved.values())
 
     @property
-    def autocast_bytes(self) -> float:
-        """Return all bytes under CUDA autocast."""
-        return sum(self.autocast_moved.values())
-
-    @property
     def weight_bytes(self) -> float:
         """Return the bytes of the weights of matrix products."""
         return sum(moved for (group, _), moved in self.moved.items() if group == WEIGHTS)
+
+    def plus(self, other: Work) -> Work:
+        """Return the work of both."""
+
+        def added(name: str) -> Any:
+            one, more = getattr(self, name), getattr(other, name)
+            if isinstance(one, float):
+                return one + more
+            return {key: one.get(key, 0.0) + more.get(key, 0.0) for key in one | more}
+
+        return Work(**{each.name: added(each.name) for each in fields(self)})
 
     def scaled(self, *, size: float = 1.0, launches: float = 1.0, same_bytes: float | None = None) -> Work:
         """Return the work with `size` times the samples and `launches` times the kernels.

@@ -3,12 +3,16 @@
 import argparse
 import importlib
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from costgpu.measure.launcher import find_launch
+from costgpu.measure.probe import patching
+from costgpu.measure.probe.frameworks import accelerate_hooks
 from tests.measure.test_frameworks import needs
 
 ARGUMENTS = ("--lr", "1", "data.csv")
@@ -51,3 +55,17 @@ def test_every_option_leaves_the_script_where_the_launcher_finds_it(
         assert (launch.module is not None) is bool(told.module), line
         read += 1
     assert read > 90
+
+
+@pytest.mark.torch
+@pytest.mark.frameworks
+def test_what_accelerate_refuses_costs_no_other_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("accelerate")
+    failures: list[str] = []
+    monkeypatch.setattr(patching, "FAILURES", failures)
+    set_environment: Any = accelerate_hooks.set_launch_environment  # for Python 3.8, without types
+    with patch.dict(os.environ):
+        set_environment(["--of_another_release", "1", "--mixed_precision", "bf16", "-h", "--rewrite"], 1)
+        assert os.environ["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    (failure,) = failures
+    assert failure.endswith("accelerate launch does not take --of_another_release 1 -h --rewrite\n")

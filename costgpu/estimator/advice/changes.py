@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.cpu_peak import HalfUnit, half_gain, half_unit
 from costgpu.estimator.gpu import Runtime
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
+from costgpu.estimator.resize import in_larger_units, larger_data, scaled_step
 from costgpu.estimator.roofline import TRAINING
+from costgpu.estimator.unit_work import Pass
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
@@ -141,14 +141,13 @@ def with_cpu_bfloat16(workload: Workload, place: Candidate, _: int = 1) -> Workl
     cpu, offer = place.cpu, place.offer
     if place.is_gpu or cpu is None or offer is None or half_unit(cpu, "bfloat16") is HalfUnit.NONE:
         return None
-    splits, works = list(workload.splits), list(workload.works)
+    splits, passes = list(workload.splits), list(workload.passes)
     for index, (split, unit) in enumerate(zip(workload.splits, workload.units, strict=True)):
-        if unit is not None:
-            gain = half_gain(unit, cpu, offer.vcpus)
-            splits[index] = replace(split, compute=split.compute / gain, memory=split.memory / gain)
-            flops = {(kind, "bfloat16"): value for (kind, _), value in works[index].flops.items()}
-            works[index] = replace(works[index], flops=flops)  # no fp32 peak limits it
-    return replace(workload, splits=splits, works=works)
+        gain = half_gain(unit, cpu, offer.vcpus)
+        splits[index] = replace(split, compute=split.compute / gain, memory=split.memory / gain)
+        flops = {(kind, "bfloat16"): value for (kind, _), value in unit.work.flops.items()}
+        passes[index] = (Pass(replace(unit.work, flops=flops)),)  # no fp32 peak limits it
+    return replace(workload, splits=splits, passes=passes)
 
 
 def from_cpu_float16(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
@@ -232,83 +231,19 @@ def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float
 
 
 def with_batch(workload: Workload, factor: float) -> Workload:
-    """Return the workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
-
-    Arithmetic, data, the script's own Python and the bytes of activations are taken per sample; launches, framework
-    calls, the optimizer and the bytes of weights and their gradients per step.
-    """
-
-    def change(phase: Phase) -> Phase:
-        return _in_larger_units(
-            phase,
-            factor,
-            lambda seconds: seconds * factor,
-            saved_tensor_bytes=round(phase.saved_tensor_bytes * factor),
-            host_seconds_per_step=phase.host_seconds_per_step * factor,
-            op_seconds_per_step=phase.op_seconds_per_step * factor,
-        )
-
-    works = [
-        work.scaled(size=factor, same_bytes=weight_bytes(phase))
-        for work, phase in zip(workload.works, workload.profile.phases, strict=True)
-    ]
-    splits = [scaled_split(split, factor) for split in workload.splits]
-    scope = replace(workload.scope, steps=tuple(steps / factor for steps in workload.scope.steps))
-    return replace(_phases(workload, change), works=works, splits=splits, scope=scope)
+    """Return the workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all."""
+    for index in range(len(workload.profile.phases)):
+        workload = in_larger_units(workload, index, factor)
+    return workload
 
 
 def with_items(workload: Workload, factor: float) -> Workload:
     """Return the workload with `factor` times the items in each unit of its last phase, and as many units fewer.
 
-    Arithmetic, data and the bytes of activations are taken per item; launches, framework calls, the script's own Python
-    and the bytes of weights per unit. Other phases stay as they are, and so does a last one that is training.
+    Other phases stay as they are, and so does a last one that is training.
     """
-    profile, scope = workload.profile, workload.scope
-    phase, unit, work, split = profile.phases[-1], workload.units[-1], workload.works[-1], workload.splits[-1]
-    if phase.unit.trains or unit is None:
-        return workload
-    weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
-    same = min(1.0, weights / work.bytes_moved) if work.bytes_moved > 0 else 0.0
-    larger = replace(split, compute=split.compute * factor, memory=split.memory * (same + (1 - same) * factor))
-    before, after = (one.compute + one.memory + one.calls + one.host for one in (split, larger))
-    ratio = after / before if before > 0 else 1.0  # all of it waits
-    waited, waiting = phase.data.wait_seconds_per_step, waiting_of(phase, factor)
-    apart = waited + phase.waiting_seconds_per_step
-    last = _in_larger_units(
-        phase,
-        factor,
-        lambda seconds: max(0.0, seconds - apart) * ratio + waited * factor + waiting,
-        unit=phase.unit.times(factor),
-    )
-    return replace(
-        workload,
-        profile=replace(profile, phases=[*profile.phases[:-1], last]),
-        scope=replace(scope, steps=(*scope.steps[:-1], scope.steps[-1] / factor)),
-        works=[*workload.works[:-1], work.scaled(size=factor, same_bytes=weights)],
-        splits=[*workload.splits[:-1], larger],
-        units=(*workload.units[:-1], unit.scaled(factor)),
-    )
-
-
-def _in_larger_units(phase: Phase, factor: float, seconds: Callable[[float], float], **changes: Any) -> Phase:
-    """Return the phase with `factor` times the samples in what it repeats, as often fewer of that, and other changes."""
-    total = phase.total
-    return replace(
-        phase,
-        step=scaled_step(phase.step, seconds),
-        waiting_seconds_per_step=waiting_of(phase, factor),
-        data=replace(larger_data(phase.data, factor), wait_seconds_per_step=phase.data.wait_seconds_per_step * factor),
-        total=replace(
-            total,
-            steps=None if total.steps is None else total.steps / factor,
-            steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
-        ),
-        extras=[
-            replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
-            for extra in phase.extras
-        ],
-        **changes,
-    )
+    last = len(workload.profile.phases) - 1
+    return workload if workload.profile.phases[last].unit.trains else in_larger_units(workload, last, factor)
 
 
 def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
@@ -323,8 +258,8 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
             micro_batches=phase.micro_batches / factor,
         )
 
-    works = [work.scaled(launches=1.0 / factor, same_bytes=0.0) for work in workload.works]
-    return replace(_phases(workload, change), works=works)
+    works = [unit.work.scaled(launches=1.0 / factor, same_bytes=0.0) for unit in workload.units]
+    return replace(_phases(workload, change), passes=[(Pass(work),) for work in works])
 
 
 # ------------------------------------------------------------------------------------ work that is done elsewhere

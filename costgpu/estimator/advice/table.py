@@ -41,9 +41,10 @@ def _where(applies: bool) -> tuple[int, ...]:
 
 def _autocast_sizes(context: AdviceContext) -> tuple[int, ...]:
     """Return one for a script that does not compute in half precision already."""
-    works, autocast = context.workload.works, precision_of(context.workload.profile.framework).half
+    works = [unit.work for unit in context.workload.units]
     half = sum(flops for work in works for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
     mostly = half > 0.5 * sum(work.total_flops for work in works)
+    autocast = precision_of(context.workload.profile.framework).half
     return _where(changes.is_torch(context.workload) and autocast is None and not mostly)
 
 
@@ -215,7 +216,7 @@ def batch_factor(workload: Workload, place: Candidate) -> float:
     """Return how many times the script's batch nearly saturates the place's GPU and fits it; 1 for no change."""
     spec, offer = place.accelerator, place.offer
     phase, unit = workload.profile.phases[-1], workload.units[-1]
-    if spec is None or offer is None or offer.accelerator is None or unit is None:
+    if spec is None or offer is None or offer.accelerator is None:
         return 1.0
     largest = largest_batch(memory_need(phase, workload.execution), offer.accelerator.memory_gib)
     if phase.total.steps is not None:
@@ -231,7 +232,7 @@ def _with_best_batch(workload: Workload, place: Candidate, _: int) -> Workload |
 def idle_share(workload: Workload, place: Candidate) -> float:
     """Return the share of a unit in which the place's GPU waits for its host."""
     unit, spec = workload.units[-1], place.accelerator
-    return 1 - unit_terms(unit, spec, workload.execution).gpu_use if unit is not None and spec is not None else 0.0
+    return 1 - unit_terms(unit, spec, workload.execution).gpu_use if spec is not None else 0.0
 
 
 def _batch_words(case: Changed) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.gpu import Precision, precision_of
 from costgpu.estimator.interval import Interval
-from costgpu.estimator.memory import MARGIN, MemoryNeed, memory_need
+from costgpu.estimator.memory import MemoryNeed, memory_need
 from costgpu.estimator.multi_gpu.layouts import (
     ONE,
     Layout,
@@ -124,9 +124,9 @@ def _on_group(workload: Workload, candidate: Candidate) -> OnGpus:
         _Place(candidate, group, replace(parallelism, scheme=layout.scheme), layout)
         for layout in layouts(group, workload.profile.phases[-1].micro_batches)
     ]
-    needs = [max(_needs(workload, place)) for place in places]
+    needs = [max(need for _, need in _needs(workload, place)) for place in places]
     memory = candidate.offer.accelerator.memory_gib if candidate.offer and candidate.offer.accelerator else 0.0
-    fitting = [place for place, need in zip(places, needs, strict=True) if need * MARGIN <= memory]
+    fitting = [place for place, need in zip(places, needs, strict=True) if need <= memory]
     if not fitting:
         return _in_full(workload, places[needs.index(min(needs))])
 
@@ -165,7 +165,7 @@ def _in_full(workload: Workload, place: _Place) -> OnGpus:
         found.scaling = replace(
             known,
             steps=sum(scope.steps) if scope.steps != workload.scope.steps else None,
-            memory_gib=max(needs, default=0.0) or None,
+            memory_gib=max((gib for gib, _ in needs), default=0.0) or None,
             strong=keeps_global_batch(parallelism),
             checkpointed=layout is not None and layout.checkpointed,
             rank_batch=layout.sequences * (size or 1) if layout is not None else None,
@@ -204,27 +204,26 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
 # ----------------------------------------------------------------------------------------------------------- memory
 
 
-def _needs(workload: Workload, place: _Place) -> list[float]:
-    """GiB that each GPU needs in each phase, without a margin."""
+def _needs(workload: Workload, place: _Place) -> list[tuple[float, float]]:
+    """Return the GiB that each GPU needs in each phase, without and with a margin."""
     group, found = place.group, []
     for index, phase in enumerate(workload.profile.phases):
         held = _held(workload, index, place)
-        if group.gpus > 1 and phase.unit.trains:
-            found.append(memory_gib(held, place.parallelism, group.gpus, group.each))
-        else:
-            found.append(held.gib_with_margin / MARGIN)
+        several = group.gpus > 1 and phase.unit.trains
+        gib = memory_gib(held, place.parallelism, group.gpus, group.each) if several else held.gib
+        found.append((gib, gib * held.margin))
     return found
 
 
-def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str:
+def _too_large(workload: Workload, place: _Place, needs: Sequence[tuple[float, float]]) -> str:
     """Return why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
     offer = place.candidate.offer
     if offer is None or offer.accelerator is None:
         return ""
     memory, gpus = offer.accelerator.memory_gib, place.group.gpus
-    for index, need in enumerate(needs):
-        if need * MARGIN > memory:
-            reason = need_words(need * MARGIN, memory, place.parallelism, gpus)
+    for index, (_, need) in enumerate(needs):
+        if need > memory:
+            reason = need_words(need, memory, place.parallelism, gpus)
             if not workload.profile.phases[index].unit.trains:
                 return reason
             half = precision_of(workload.profile.framework).half is not None
@@ -336,7 +335,7 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
 
 def _peak_seconds(workload: Workload, index: int, spec: AcceleratorSpec | None) -> float | None:
     """Seconds that the FLOPs of one process's step would take at the peak of the unit for them; None if not known."""
-    flops = workload.works[index].total_flops
+    flops = workload.units[index].work.total_flops
     peak = _peak(spec, precision_of(workload.profile.framework)) if spec is not None else None
     return flops / peak if peak and flops else None
 

@@ -233,10 +233,10 @@ def test_bytes_of_weights_do_not_grow_with_the_batch() -> None:
     assert weight_bytes(one) == 2 * 4 * 512 * 256
     base = workload_of(profile(one))
     four = with_batch(base, 4)
-    rest = base.works[0].bytes_moved - weight_bytes(one)
-    assert four.works[0].bytes_moved == pytest.approx(weight_bytes(one) + 4 * rest)
-    assert four.works[0].total_flops == 4 * base.works[0].total_flops
-    assert four.works[0].kernels == base.works[0].kernels
+    rest = base.units[0].work.bytes_moved - weight_bytes(one)
+    assert four.units[0].work.bytes_moved == pytest.approx(weight_bytes(one) + 4 * rest)
+    assert four.units[0].work.total_flops == 4 * base.units[0].work.total_flops
+    assert four.units[0].work.kernels == base.units[0].work.kernels
     assert list(four.scope.steps) == [25_000]
     sized = replace(one, data=replace(one.data, batch_size=256))
     assert weight_bytes(sized) == 0, "what is it, a weight or a batch?"

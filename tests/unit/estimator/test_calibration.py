@@ -15,6 +15,7 @@ from costgpu.estimator.calibration import (
     OTHER_CHIP,
     SAME_BOARD,
     SAME_CHIP,
+    Calibration,
     calibrated,
     calibration_of,
     local_gpu,
@@ -28,6 +29,7 @@ from costgpu.estimator.interval import Z80, sigma_of_runs
 from costgpu.estimator.predict import as_measured, is_same_job
 from costgpu.estimator.roofline import TRAINING, HostCpu, gpu_terms
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.unit_work import Pass, unit_of
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, MeasuredSpeed, Provenance
@@ -104,6 +106,10 @@ def modelled(spec: AcceleratorSpec) -> dict[str, float]:
     return {name: getattr(terms, name.replace("-", "_")) for name in names}
 
 
+def calibration_on(measured: WorkloadProfile, here: AcceleratorSpec | None, work: Work = WORK) -> Calibration | None:
+    return calibration_of(measured, [unit_of(measured.phases[0], (Pass(work),))], here)
+
+
 COPY_A10G = 32 * 3 * 224 * 224 * 4 / 13.5e9
 
 
@@ -124,7 +130,7 @@ def test_another_gpu_is_the_model_and_part_of_what_it_missed_here(
 ) -> None:
     copy = 32 * 3 * 224 * 224 * 4 / (HOST_TO_DEVICE_GBPS[here] * 1e9)
     measured = profile(ratio * sum(modelled(SPECS[here]).values()) + copy)
-    calibration = calibration_of(measured, [WORK], SPECS[here])
+    calibration = calibration_on(measured, SPECS[here])
     assert list(calibration.ratios) == pytest.approx([ratio])
     found = calibrated(calibration, 0, {**modelled(SPECS[there]), "host": 0.004, "copy": 0.002}, SPECS[there])
     expected = ratio**part * sum(modelled(SPECS[there]).values())
@@ -140,7 +146,7 @@ def test_a_ratio_counts_for_less_the_less_the_chips_have_in_common() -> None:
 def test_this_gpu_gives_back_what_was_measured() -> None:
     here = SPECS["A10G"]
     measured = profile(0.9, wait=0.1, host=0.05)
-    calibration = calibration_of(measured, [WORK], here)
+    calibration = calibration_on(measured, here)
     found = calibrated(calibration, 0, modelled(here), here)
     one = measured.phases[0].optimizers
     own = gpu_terms(
@@ -151,16 +157,16 @@ def test_this_gpu_gives_back_what_was_measured() -> None:
 
 def test_waiting_and_python_are_not_the_gpus() -> None:
     here = SPECS["A10G"]
-    calibration = calibration_of(profile(1.0, wait=0.97, host=0.5), [WORK], here)
+    calibration = calibration_on(profile(1.0, wait=0.97, host=0.5), here)
     assert calibration.ratios[0] * sum(modelled(here).values()) == pytest.approx(MIN_KERNEL_SHARE)
 
 
 def test_no_calibration_without_a_gpu_that_is_known() -> None:
     here = SPECS["A10G"]
-    assert calibration_of(profile(1.0, device="cpu"), [WORK], here) is None
-    assert calibration_of(profile(1.0), [WORK], None) is None
+    assert calibration_on(profile(1.0, device="cpu"), here) is None
+    assert calibration_on(profile(1.0), None) is None
     assert calibrated(None, 0, {"compute": 2.0, "host": 1.0}, here) == {"compute": 2.0, "host": 1.0}
-    nothing = calibration_of(profile(1.0), [Work()], replace(here))
+    nothing = calibration_on(profile(1.0), replace(here), Work())
     assert math.isfinite(nothing.ratios[0])
 
 

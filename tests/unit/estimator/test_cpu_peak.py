@@ -9,12 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.cpu_peak import HalfUnit, half_gain, half_unit, unit_seconds_on_cpu, unit_terms_on_cpu
-from costgpu.estimator.step import half_cpu_step
+from costgpu.estimator.prepared import prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.step import Step, step_on
 from costgpu.estimator.unit_work import unit_of
+from costgpu.models.workload import Phase
 from costgpu.pricing.hardware import cpu
+from tests.unit.estimator import builders
 from tests.unit.estimator.units import generating, linear, phase
 
 LARGE = phase([linear(4096, 4096, count=20)])
+
+
+def half_of(dtype: str) -> Phase:
+    unit = replace(LARGE.unit, weights_dtype=dtype)
+    return replace(LARGE, ops=[linear(4096, 4096, dtype=dtype)], unit=unit)
+
+
+def on_cpu(one: Phase, family: str) -> Step:
+    whole = builders.profile(one)
+    place = builders.candidate(builders.offer(vcpus=16), cpu("aws", family))
+    return step_on(prepare(whole, scope_of(whole), year=2026), 0, place)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +63,7 @@ def test_families_and_their_units(provider: str, family: str, unit: HalfUnit) ->
 )
 def test_units_for_bf16_are_none_for_float16(family: str, unit: HalfUnit) -> None:
     assert half_unit(cpu("aws", family), "float16") is unit
-    half = replace(LARGE, ops=[linear(4096, 4096, dtype="float16")])
-    half = replace(half, unit=replace(half.unit, weights_dtype="float16"))
-    found = half_cpu_step(unit_of(half), half, cpu("aws", family), 16)
+    found = on_cpu(half_of("float16"), family)
     assert any("faster in float32" in note for note in found.notes) == (unit is HalfUnit.NONE)
     assert any("not measured" in note for note in found.notes) == (unit is HalfUnit.UNMEASURED)
     assert (found.interval.high > 2) == (unit is HalfUnit.UNMEASURED)
@@ -63,13 +76,10 @@ def test_bf16_gains_on_amx_and_loses_without_units() -> None:
 
 
 def test_half_models_are_not_scaled_from_here_and_fp32_ones_are() -> None:
-    half = replace(LARGE, ops=[linear(4096, 4096, dtype="bfloat16")])
-    half = replace(half, unit=replace(half.unit, weights_dtype="bfloat16"))
-    amx = half_cpu_step(unit_of(half), half, cpu("aws", "c7i"), 16)
-    none = half_cpu_step(unit_of(half), half, cpu("aws", "c6i"), 16)
+    amx, none = (on_cpu(half_of("bfloat16"), family) for family in ("c7i", "c6i"))
     assert sum(none.terms.values()) > 5 * sum(amx.terms.values())
     assert any("float32" in note for note in none.notes)
-    assert half_cpu_step(unit_of(LARGE), LARGE, cpu("aws", "c7i"), 16) is None
+    assert not any("from its peak" in note for note in on_cpu(LARGE, "c7i").notes)
 
 
 @given(vcpus=st.integers(min_value=2, max_value=96))

@@ -76,7 +76,7 @@ def test_a_gpu_that_measured_it_calibrates_the_device() -> None:
     whole = _profile(twice)
     whole = replace(whole, framework=replace(whole.framework, device="cuda"))
     workload = prepare(whole, scope_of(whole), year=2026)
-    found = calibration_of(whole, workload.works, spec)
+    found = calibration_of(whole, workload.units, spec)
     assert found.ratios[0] > 1.5
 
 

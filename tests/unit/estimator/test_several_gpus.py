@@ -16,7 +16,7 @@ from costgpu.models.parallelism import BatchScaling, Scheme
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import DataLoading, GpuPath, Phase, StepTotals, WorkloadProfile
 from tests.unit.estimator import inferring
-from tests.unit.estimator.builders import candidate, gpu_spec, machine, offer, optimizer, phase, profile, total
+from tests.unit.estimator.builders import GIB, candidate, gpu_spec, machine, offer, optimizer, phase, profile, total
 from tests.unit.estimator.multi_gpu.groups import interconnect, parallelism
 
 PARAMETERS = 25_600_000
@@ -170,6 +170,7 @@ def test_inference_on_all_gpus_makes_as_many_items_more() -> None:
     one, eight = (predicted(scores, place(count, memory_gib=80)) for count in (1, 8))
     alone, together = one.phases[0].unit, eight.phases[0].unit
     assert together.items == pytest.approx(8 * alone.items)
+    assert eight.scaling.memory_gib == pytest.approx((102e6 + 64 * 1e7) / GIB + 1), "which DDP adds nothing to"
     assert eight.terms["communication"] == 0
     assert eight.parts["steps"] < one.parts["steps"] / 7
 

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.cost import cost_range, expected_usd_per_hour, hourly_usd
-from costgpu.estimator.predict import predict
+from costgpu.estimator.predict import as_measured, predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.spot import (
@@ -29,7 +30,7 @@ from costgpu.estimator.spot import (
 )
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import InterruptionRate
-from costgpu.models.prediction import Candidate, Checkpoints, Interruptions, Prediction, Range
+from costgpu.models.prediction import Candidate, Checkpoints, Interruptions, MeasuredSpeed, Prediction, Range
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, TotalKind
 from tests.properties import examples
 from tests.unit.estimator import builders
@@ -106,6 +107,21 @@ def test_what_never_gets_done_is_not_offered() -> None:
     assert spot.wall_seconds.value == pytest.approx(MOST_FACTOR * (spot.run_seconds.value + OVERHEAD))
     assert at_best_interval(spot).infeasible == ""
     assert predicted(checkpoint(), place=often(3)).infeasible == ""
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.0, 200.0), (200.0, 1.0)])
+def test_another_length_of_the_run_decides_anew_whether_it_gets_done(before: float, after: float) -> None:
+    spot, hours = predicted(), (before, after)
+    long, short = (with_run(spot, Range(value=n * HOUR, low=n * HOUR, high=n * HOUR)) for n in hours)
+    assert [("hardly come to its end" in one.infeasible) for one in (long, short)] == [n == 200 for n in hours]
+    assert with_run(long, short.run_seconds) == short
+    assert with_run(replace(long, infeasible="no GPU"), short.run_seconds).infeasible == "no GPU"
+
+
+def test_a_job_that_has_run_there_is_still_hardly_done_where_machines_are_taken_back() -> None:
+    speed = MeasuredSpeed(job_seconds=200 * HOUR, log_spread=0.0, runs=2, last_at=datetime(2026, 11, 1, tzinfo=UTC))
+    assert "hardly come to its end" in as_measured(replace(predicted(), infeasible="no GPU"), speed).infeasible
+    assert as_measured(replace(predicted(place=ON_DEMAND), infeasible="no GPU"), speed).infeasible == ""
 
 
 def test_a_verdict_says_that_interruptions_rule_offers_out() -> None:

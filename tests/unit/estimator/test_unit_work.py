@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from costgpu.estimator.unit_work import mean_context, pass_terms, traced_context, unit_of, unit_rows, unit_terms
+from costgpu.estimator.roofline import FORWARD, TRAINING
+from costgpu.estimator.unit_work import mean_context, pass_terms, traced_context, unit_of, unit_terms
 from costgpu.models.workload import GpuPath, OpRow, StepTotals
 from costgpu.pricing.hardware import accelerator
+from tests.unit.estimator import builders
 from tests.unit.estimator.advisable import tensor
 from tests.unit.estimator.units import PLAIN, generating, linear, phase, relu
 
@@ -48,11 +50,26 @@ def test_a_generation_is_a_prefill_and_its_decodes() -> None:
     assert unit.passes[1].work.kernels == 96
 
 
-def test_rows_of_a_unit_hold_every_decode() -> None:
-    rows = unit_rows(generating(decodes=100, traced=2))
-    assert [row.count for row in rows] == [32, 32 * 100, 64 * 100]
-    training = phase([linear(8)])
-    assert unit_rows(training) == training.ops
+def test_the_work_of_a_unit_is_that_of_all_its_passes() -> None:
+    unit = unit_of(generating(decodes=100, traced=2))
+    prefill, decode = (one.work for one in unit.passes)
+    assert unit.work.kernels == 32 + 96 * 100
+    assert unit.work.total_flops == pytest.approx(prefill.total_flops + 100 * decode.total_flops)
+    assert unit.work.bytes_moved == pytest.approx(prefill.bytes_moved + 100 * decode.bytes_moved)
+    assert unit.work.weight_bytes == pytest.approx(prefill.weight_bytes + 100 * decode.weight_bytes)
+    assert unit.work.moved.keys() == prefill.moved.keys() | decode.moved.keys()
+
+
+def test_a_training_step_is_one_pass_with_its_optimizer() -> None:
+    norm = replace(relu(8), op="aten::native_batch_norm")
+    step = builders.phase(ops=[linear(8), norm], optimizers=[builders.optimizer()], host_seconds_per_step=0.01)
+    unit = unit_of(step)
+    (one,) = unit.passes
+    assert unit.work is one.work
+    assert (unit.model, unit.optimizers, unit.own_seconds, unit.items) == (TRAINING, step.optimizers, 0.01, None)
+    scored = unit_of(phase(step.ops))
+    assert (scored.model, scored.optimizers) == (FORWARD, ())
+    assert unit.work.bytes_moved > scored.work.bytes_moved, "statistics of a batch take a second look at it"
 
 
 def test_the_cache_of_a_decode_is_that_of_the_middle_of_the_answer() -> None:
@@ -73,4 +90,6 @@ def test_the_cache_of_a_decode_is_that_of_the_middle_of_the_answer() -> None:
     no_cache = replace(there.unit, generation=replace(generation, cache_bytes_per_token=0.0))
     with_cache, without = (unit_of(one).passes[1].work for one in (there, replace(there, unit=no_cache)))
     assert with_cache.bytes_moved - without.bytes_moved == pytest.approx(extra)
-    assert with_cache.autocast_bytes - without.autocast_bytes == pytest.approx(extra), "it is in half precision already"
+    assert sum(with_cache.autocast_moved.values()) - sum(without.autocast_moved.values()) == pytest.approx(extra), (
+        "it is in half precision already"
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 
-from ..patching import harmless, put, wrap
+from ..patching import harmless, known, put, wrap
 from ..ranks.world import MEETING_PORT, WORLD
 
 # What `accelerate launch` decides for a whole machine, not for what a script does.
@@ -59,10 +60,23 @@ def set_launch_environment(words, ranks):
     """Set what `accelerate launch` with these options and its file of settings sets for its processes."""
     launch = importlib.import_module("accelerate.commands.launch")
     environments = importlib.import_module("accelerate.utils.launch")
-    try:
-        arguments = launch.launch_command_parser().parse_args([*words, "train.py"])
-    except SystemExit:  # another release, which does not know an option: the script is measured without
-        raise ValueError("accelerate launch does not take {}".format(" ".join(words))) from None
+
+    def refuse(message=""):
+        raise ValueError(message)  # instead of an end of the process
+
+    options, refused = [], []
+    for word in words:
+        if word.startswith("-"):
+            options.append([])
+        options[-1].append(word)
+    parser = launch.launch_command_parser()
+    put(parser, error=refuse, exit=refuse)
+    for option in options:
+        # another release may not know it: the script is measured without
+        if known(parser.parse_args, [*option, "train.py"]) is None:
+            refused.append(option)
+    taken = itertools.chain(*(option for option in options if option not in refused))
+    arguments = parser.parse_args([*taken, "train.py"])
     arguments, defaults, mixed_precision_from_file = launch._validate_launch_command(arguments)
     put(arguments, num_processes=ranks, num_machines=1, main_process_port=MEETING_PORT)
     if arguments.use_deepspeed and not arguments.cpu:
@@ -77,6 +91,8 @@ def set_launch_environment(words, ranks):
     for name, value in made.items():
         if os.environ.get(name) != value and name not in LEFT_ALONE:
             os.environ[name] = value
+    if refused:
+        raise ValueError("accelerate launch does not take {}".format(" ".join(itertools.chain(*refused))))
 
 
 def hooks(recorder):

@@ -44,7 +44,7 @@ class AtIteration:
 
     def function(self, *tests):
         """Return whether all tests come out as they must, as a function of the iteration."""
-        made, values = ast.parse("lambda now: True", mode="eval"), {}
+        values = {}
 
         def name_of(value):
             values["value{}".format(len(values))] = value
@@ -61,7 +61,8 @@ class AtIteration:
             return rebuilt(node, written)
 
         parts = [written(test) if truth else ast.UnaryOp(ast.Not(), written(test)) for test, truth in tests]
-        made.body.body = ast.BoolOp(ast.And(), [made.body.body, *parts])
+        head = ast.parse("lambda now: now", mode="eval").body.args
+        made = ast.Expression(ast.Lambda(head, ast.BoolOp(ast.And(), [name_of(True), *parts])))
         return eval(compile(ast.fix_missing_locations(made), "<tests>", "eval"), values)  # noqa: S307 - no names but these
 
     def hold(self, tests, iteration):

@@ -78,7 +78,8 @@ def length_of_generator(value, evaluator, layers):
     local, name = frame.f_locals, value.gi_code.co_name
     owner = local.get(value.gi_code.co_varnames[0]) if value.gi_code.co_argcount else None
     if name == "split" and owner is not None:
-        found = folds(type(owner), setting_of(owner), lambda: owner, local.get)
+        given = {"X": local.get("X"), "groups": local.get("groups")}
+        found = folds(type(owner), setting_of(owner), lambda one: evaluator.length(given[one]), given.get)
         if found is not None:
             return found
     if name == "__iter__" and owner is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from costgpu.estimator.cpu import CpuRates, rates_there, speedup_of
+from costgpu.estimator.cpu import rates_there, speedup_of
 from costgpu.estimator.interval import Interval
 from costgpu.estimator.unit_work import UnitWork
 from costgpu.estimator.work import HALF_TYPES, Work
@@ -64,11 +64,14 @@ def unit_terms_on_cpu(unit: UnitWork, cpu: CpuSpec, vcpus: int, dtype: str) -> d
         dtype: Type that the model computes in: ``float32``, ``bfloat16`` or ``float16``.
     """
     rates = rates_there(cpu, vcpus)
+    half = dtype in HALF_TYPES
+    gflops = HALF_GFLOPS[half_unit(cpu, dtype)] if half else rates.core_gflops
+    cores = speedup_of(min(rates.cores, MOST_CORES) if half else rates.cores, SIGMA)
     compute = memory = calls = 0.0
     decoding_gbps = min(rates.memory_gbps, DECODE_GBPS_PER_CORE * rates.cores, DECODE_GBPS_AT_MOST)
     for one in unit.passes:
-        gbps = decoding_gbps if one.decode and dtype in HALF_TYPES else rates.memory_gbps
-        compute += one.times * _compute(one.work, cpu, rates, dtype)
+        gbps = decoding_gbps if one.decode and half else rates.memory_gbps
+        compute += one.times * one.work.total_flops / (gflops * 1e9 * cores)
         memory += one.times * _bytes(one.work, dtype) / (gbps * 1e9)
         calls += one.times * one.work.kernels * CALL_SECONDS
     return {"compute": compute, "memory": memory, "calls": calls}
@@ -83,13 +86,6 @@ def half_gain(unit: UnitWork, cpu: CpuSpec, vcpus: int) -> float:
     """Return the seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
     half = unit_seconds_on_cpu(unit, cpu, vcpus, "bfloat16")
     return unit_seconds_on_cpu(unit, cpu, vcpus, "float32") / half if half > 0 else 1.0
-
-
-def _compute(work: Work, cpu: CpuSpec, rates: CpuRates, dtype: str) -> float:
-    if dtype not in HALF_TYPES:
-        return work.total_flops / (rates.core_gflops * 1e9 * speedup_of(rates.cores, SIGMA))
-    cores = speedup_of(min(rates.cores, MOST_CORES), SIGMA)
-    return work.total_flops / (HALF_GFLOPS[half_unit(cpu, dtype)] * 1e9 * cores)
 
 
 def _bytes(work: Work, dtype: str) -> float:

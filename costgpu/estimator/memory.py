@@ -61,10 +61,6 @@ class MemoryNeed:
         """Return the memory that an accelerator must have, GiB."""
         return self.gib * self.margin
 
-    def times(self, batch: float) -> MemoryNeed:
-        """Return the need with so many times the items."""
-        return replace(self, cache=self.cache * batch, activations=self.activations * batch)
-
 
 @dataclass(frozen=True, slots=True)
 class Fit:

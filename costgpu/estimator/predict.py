@@ -26,7 +26,7 @@ from costgpu.models.prediction import (
 )
 from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind
 
-__all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "steps_name"]
+__all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "scaled", "steps_name"]
 
 SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 
@@ -69,31 +69,44 @@ def is_same_job(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
 def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
     """Return the prediction with the seconds that this very job took there."""
     seconds, sigma = speed.job_seconds, sigma_of_runs(speed)
-    step = modelled.step_seconds * seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 0.0
+    interval, run = Interval.of_sigma(sigma), modelled.run_seconds.value
+    known = scaled(replace(modelled, infeasible=""), seconds / run if run > 0 else 1.0)  # it has run there
     times = "1 run" if speed.runs == 1 else f"{speed.runs} runs"
-    has_run = replace(modelled, infeasible="")
     return replace(
-        with_run(has_run, Interval.of_sigma(sigma).around(seconds)),
-        step_seconds=step,
-        terms={"run": step},
+        with_run(known, interval.around(seconds)),
+        terms={"run": known.step_seconds},
         parts={"the whole job": seconds},
-        phases=tuple(_phase_as_measured(phase, modelled, seconds, sigma) for phase in modelled.phases),
+        phases=tuple(
+            replace(
+                phase,
+                step_seconds=interval.around(phase.step_seconds.value),
+                sustained_seconds=interval.around(phase.sustained_seconds.value),
+            )
+            for phase in known.phases
+        ),
         sigma=sigma,
         provenance=Provenance.MEASURED,
         notes=(f"measured in {times}, last {speed.last_at:%Y-%m-%d}",),
     )
 
 
-def _phase_as_measured(phase: PhasePrediction, modelled: Prediction, seconds: float, sigma: float) -> PhasePrediction:
-    """Return a phase whose share of the measured run is that of the modelled one."""
-    factor = seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 1.0
-    interval = Interval.of_sigma(sigma)
+def scaled(prediction: Prediction, factor: float) -> Prediction:
+    """Return the prediction with `factor` times the run."""
     return replace(
-        phase,
-        step_seconds=interval.around(phase.step_seconds.value * factor),
-        sustained_seconds=interval.around(phase.sustained_seconds.value * factor),
-        seconds=phase.seconds * factor,
-        terms={name: value * factor for name, value in phase.terms.items()},
+        with_run(prediction, prediction.run_seconds.times(factor)),
+        step_seconds=prediction.step_seconds * factor,
+        terms={name: seconds * factor for name, seconds in prediction.terms.items()},
+        parts={name: seconds * factor for name, seconds in prediction.parts.items()},
+        phases=tuple(
+            replace(
+                phase,
+                step_seconds=phase.step_seconds.times(factor),
+                sustained_seconds=phase.sustained_seconds.times(factor),
+                seconds=phase.seconds * factor,
+                terms={name: seconds * factor for name, seconds in phase.terms.items()},
+            )
+            for phase in prediction.phases
+        ),
     )
 
 

@@ -117,14 +117,20 @@ def checkpoints_of(phase: Phase, steps: float, epochs: float, *, whole: bool = T
     return Checkpoints(seconds_each=max(LEAST_SAVE_SECONDS, held / DISK_BYTES_PER_SECOND), count=None)
 
 
-def with_interruptions(prediction: Prediction, checkpoints: Checkpoints) -> Prediction:
+def with_interruptions(prediction: Prediction, checkpoints: Checkpoints | None) -> Prediction:
     """Return the prediction with wall clock and cost: of spot machines with what interruptions add, or why it is not done.
 
     Args:
         prediction: Its run, what comes before it, and its machines.
-        checkpoints: What the job saves in this run.
+        checkpoints: What the job saves in this run; None on demand.
     """
-    return _priced(prediction, checkpoints)
+    plain = prediction.run_seconds.plus(prediction.overhead_seconds)
+    found = None if checkpoints is None else interrupted(prediction, checkpoints)
+    wall = plain if found is None else found.wall_seconds
+    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0, undisturbed=plain)
+    other = "" if prediction.infeasible.startswith(HARDLY_DONE) else prediction.infeasible
+    priced = replace(prediction, wall_seconds=wall, cost_usd=cost, interruptions=found)
+    return replace(priced, infeasible=other or _never_done(priced))
 
 
 def with_run(prediction: Prediction, run: Range, *, saves: float = 1.0) -> Prediction:
@@ -137,7 +143,7 @@ def with_run(prediction: Prediction, run: Range, *, saves: float = 1.0) -> Predi
     checkpoints = None if known is None else known.checkpoints
     if checkpoints is not None and checkpoints.count is not None:
         checkpoints = replace(checkpoints, count=checkpoints.count * saves)
-    return _priced(replace(prediction, run_seconds=run), checkpoints)
+    return with_interruptions(replace(prediction, run_seconds=run), checkpoints)
 
 
 def at_best_interval(prediction: Prediction) -> Prediction:
@@ -149,18 +155,7 @@ def at_best_interval(prediction: Prediction) -> Prediction:
     run = prediction.run_seconds
     count = max(0.0, run.value - had) / found.best_interval_seconds
     better = replace(prediction, run_seconds=run.plus(count * each - had))
-    return _priced(better, Checkpoints(seconds_each=each, count=count))
-
-
-def _priced(prediction: Prediction, checkpoints: Checkpoints | None) -> Prediction:
-    """Return the prediction with wall clock and cost from its run and its interruptions, or why these never let it end."""
-    plain = prediction.run_seconds.plus(prediction.overhead_seconds)
-    found = None if checkpoints is None else interrupted(prediction, checkpoints)
-    wall = plain if found is None else found.wall_seconds
-    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0, undisturbed=plain)
-    other = "" if prediction.infeasible.startswith(HARDLY_DONE) else prediction.infeasible
-    priced = replace(prediction, wall_seconds=wall, cost_usd=cost, interruptions=found)
-    return replace(priced, infeasible=other or _never_done(priced))
+    return with_interruptions(better, Checkpoints(seconds_each=each, count=count))
 
 
 def interrupted(prediction: Prediction, checkpoints: Checkpoints) -> Interruptions | None:

@@ -144,7 +144,8 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
     execution = workload.execution_of(phase)
     if unit.own_seconds is not None:
         unit = replace(unit, own_seconds=_script_seconds(profile.machine, phase, candidate) / core_share)
-    passes = pass_terms(unit, spec, execution, host_speed=core_share * _host_speed(candidate))
+    ghz = (candidate.cpu.all_core_ghz if candidate.cpu is not None else None) or HOST_GHZ
+    passes = pass_terms(unit, spec, execution, host_speed=core_share * ghz / HOST_GHZ)
     found = terms_of(unit, passes)
     interval, notes = gpu_interval(found, spec, execution, trains=phase.unit.trains, year=workload.year)
     notes += found.notes
@@ -182,12 +183,6 @@ def _first_share(seconds: list[float]) -> float | None:
     """Return the prefill's share of a unit that has decodes as well."""
     whole = sum(seconds)
     return seconds[0] / whole if len(seconds) > 1 and whole > 0 else None
-
-
-def _host_speed(candidate: Candidate) -> float:
-    """One core of the offer's CPU over one of a current GPU instance's, by their clocks."""
-    ghz = candidate.cpu.all_core_ghz if candidate.cpu is not None else None
-    return ghz / HOST_GHZ if ghz else 1.0
 
 
 def _script_seconds(machine: Machine, phase: Phase, candidate: Candidate) -> float:

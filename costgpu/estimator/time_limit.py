@@ -29,9 +29,9 @@ def limited(prediction: Prediction, scope: Scope) -> Prediction:
     unlimited, plain = prediction.run_seconds, max(prediction.run_seconds.value, LEAST)
     factors = (1.0, unlimited.low / plain, unlimited.high / plain)
     value, low, high = (once + sum(bounded(factor)) for factor in factors)
-    steps = [
-        scope.steps[-1] * min(bounded(factor)[-1] / max(factor * whole[-1], LEAST), _most(scope)) for factor in factors
-    ]
+    alone = scope.limits[-1] is not None and scope.limits[-1].alone  # only the clock ends the last phase
+    most = math.inf if alone else 1.0
+    steps = [scope.steps[-1] * min(bounded(factor)[-1] / max(factor * whole[-1], LEAST), most) for factor in factors]
     shares = [done / one if one > 0 else 1.0 for done, one in zip(bounded(1.0), whole, strict=True)]
     part = sum(bounded(1.0)) / max(sum(whole), LEAST)
     ends = [math.inf if clock is None else clock.seconds for clock in scope.limits]
@@ -47,13 +47,7 @@ def limited(prediction: Prediction, scope: Scope) -> Prediction:
             seconds=sum(ends),
             steps=Range(value=steps[0], low=steps[2], high=steps[1]),
             unlimited_seconds=unlimited,
-            reached=whole[-1] >= ends[-1] or (scope.limits[-1] is not None and scope.limits[-1].alone),
+            reached=whole[-1] >= ends[-1] or alone,
         ),
     )
     return with_run(cut, Range(value=value, low=low, high=high), saves=shares[-1])
-
-
-def _most(scope: Scope) -> float:
-    """Return the most times the scope's steps that can be made: no end where only the clock ends them."""
-    last = scope.limits[-1]
-    return math.inf if last is not None and last.alone else 1.0

@@ -39,6 +39,11 @@ def test_a_script_that_only_scores_is_inference(tmp_path: Path, way: str, shape:
     assert phase.step.count >= 5
 
 
+def test_one_token_after_the_other_counts_no_items(tmp_path: Path) -> None:
+    phase = scored(tmp_path, "no_grad", "words")
+    assert (phase.total.steps, phase.unit.name, phase.unit.items) == (300, "call", None)
+
+
 def test_several_models_are_one_unit(tmp_path: Path) -> None:
     phase = scored(tmp_path, "no_grad", "several")
     assert phase.total.steps == 1003

@@ -40,6 +40,17 @@ with quiet():
     elif shape == "forward":
         for name in [f"{n}.png" for n in range(700)]:
             scores.append(net.forward(torch.randn(1, 3, 16, 16)))
+    elif shape == "words":
+        words, memory = nn.Embedding(100, 16), nn.GRUCell(16, 16)
+
+        class Speaker(nn.Module):
+            def forward(self, word, state):
+                return memory(words(word)[0], state)
+
+        speaker, word, state = Speaker(), torch.randint(100, (1, 1)), torch.zeros(1, 16)
+        for _ in range(300):
+            state = speaker(word, state)
+            word.fill_(int(state.argmax()))
     elif shape == "several":
         coder, decoder = nn.Linear(16, 16), nn.Linear(16, 64)
         for x in data:

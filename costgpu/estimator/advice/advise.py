@@ -55,12 +55,11 @@ def advise(
         spot_offers: Predictions for spot machines, where `offers` are on demand; empty for no advice on them.
         wider_offers: Predictions for what the user's options (accelerator, region) left out; empty if nothing.
     """
-    context = AdviceContext(
-        workload=workload,
-        before=verdict.recommended,
-        preferences=preferences,
-        offers=cheapest_of_each_type(offers, verdict.recommended),
-    )
+    before, places = verdict.recommended, cheapest_of_each_type(offers, verdict.recommended)
+    if before is None:
+        fitting = does_not_fit(workload, places, wider_offers, preferences, None)
+        return () if fitting is None else (fitting,)
+    context = AdviceContext(workload=workload, before=before, preferences=preferences, offers=places)
     if context.free and workload.profile.ended:
         return ()  # it is over already
     found = [
@@ -70,7 +69,7 @@ def advise(
         other_instance(context, wider_offers),
         region(context, wider_offers),
         spot_machine(context, spot_offers),
-        does_not_fit(context, wider_offers),
+        does_not_fit(workload, places, wider_offers, preferences, context),
         several_gpus(context),
     ]
     priced = sorted(filter(None, found), key=lambda one: (-one.saving_usd, -one.saving_seconds))
@@ -100,7 +99,7 @@ def _together(
 ) -> Advice | None:
     """Return the advice to combine changes: the one that saves most, and each further one that still saves."""
     alone = [pair for kind, pair in found.items() if kind not in ALONE]
-    if context.before is None or not alone:
+    if not alone:
         return None
     first, advice = max(alone, key=lambda pair: (pair[1].saving_usd, pair[1].saving_seconds))
     chosen = [first]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from decimal import Decimal
 
 from costgpu.estimator.advice.changes import half_for
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.interval import probability_less
-from costgpu.estimator.predict import predict
+from costgpu.estimator.predict import predict, scaled
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.spot import with_run
 from costgpu.estimator.verdict import Preferences, best
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance
 
@@ -80,7 +80,7 @@ class AdviceContext:
     """What is to become cheaper."""
 
     workload: Workload  # the workload as it was measured
-    before: Prediction | None  # the recommendation that a saving is counted from; None where nothing is possible
+    before: Prediction  # the recommendation that a saving is counted from
     offers: tuple[Prediction, ...]  # places to run it: of each instance type the cheapest, and the recommended one
     preferences: Preferences  # what the user wants
 
@@ -92,7 +92,7 @@ class AdviceContext:
     @property
     def free(self) -> bool:
         """Return whether the recommendation is this machine, where only time can be saved."""
-        return self.before is not None and self.before.candidate.offer is None
+        return self.before.candidate.offer is None
 
     def after(self, changed: Workload, place: Prediction) -> Prediction:
         """Return the changed workload there; scaled by what was measured there, if anything was."""
@@ -105,17 +105,13 @@ class AdviceContext:
 
     def places(self) -> Iterable[Prediction]:
         """Return where the changed workload may run: offers; or this machine, if that costs nothing."""
-        if self.free:
-            return [self.before] if self.before is not None else []
-        return self.offers
+        return [self.before] if self.free else self.offers
 
     def best_advice(self, *options: Option) -> Advice | None:
         """Return the advice to make these changes, on the best offer for them or else on the recommended machine.
 
         Or None.
         """
-        if self.before is None:
-            return None
         found = [
             (place, self.after(changed, place))
             for place in self.places()
@@ -124,12 +120,12 @@ class AdviceContext:
         first = best([after for _, after in found], self.preferences) if not self.free else None
         same = [after for place, after in found if place is self.before and not after.infeasible]
         for after in [*([first] if first is not None else []), *same]:
-            advice = self._advice_of(options, self.before, after)
+            advice = self._advice_of(options, after)
             if advice is not None:
                 return advice
         return None
 
-    def _advice_of(self, options: Sequence[Option], before: Prediction, after: Prediction) -> Advice | None:
+    def _advice_of(self, options: Sequence[Option], after: Prediction) -> Advice | None:
         rows = [(row, Changed(self, size, after)) for row, size in options]
         alone = rows[0][0] if len(rows) == 1 else None
         together = f"Together: {' and '.join(row.short(case) for row, case in rows)}"
@@ -139,7 +135,7 @@ class AdviceContext:
             after,
             overhead=sum(row.overhead(case) for row, case in rows),
             sigma=max(
-                error_between(before, after, max(row.paired_sigma for row, _ in rows)),
+                error_between(self.before, after, max(row.paired_sigma for row, _ in rows)),
                 *(row.sigma(case) for row, case in rows),
             ),
             basis=", ".join(dict.fromkeys(self._basis(row) for row, _ in rows)),
@@ -176,8 +172,6 @@ class AdviceContext:
             at_most: Whether the saving is an upper bound.
         """
         before = self.before
-        if before is None:
-            return None
         usd = before.cost_usd.value - after.cost_usd.value - other_usd
         seconds = before.wall_seconds.value - after.wall_seconds.value - other_seconds
         if self.free:
@@ -237,42 +231,18 @@ def paired(one: Candidate, other: Candidate) -> bool:
     return (one.offer.provider, one.offer.family) == (other.offer.provider, other.offer.family)
 
 
-def scaled(prediction: Prediction, factor: float) -> Prediction:
-    """Return the prediction with `factor` times the run."""
-    return replace(
-        with_run(prediction, prediction.run_seconds.times(factor)),
-        step_seconds=prediction.step_seconds * factor,
-        terms={name: seconds * factor for name, seconds in prediction.terms.items()},
-        parts={name: seconds * factor for name, seconds in prediction.parts.items()},
-        phases=tuple(
-            replace(
-                phase,
-                step_seconds=phase.step_seconds.times(factor),
-                sustained_seconds=phase.sustained_seconds.times(factor),
-                seconds=phase.seconds * factor,
-                terms={name: seconds * factor for name, seconds in phase.terms.items()},
-            )
-            for phase in prediction.phases
-        ),
-    )
-
-
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
     """Return the cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
-    least: dict[tuple[str, str, str, int], Prediction] = {}
+    least: dict[tuple[str, str, str, int], tuple[bool, Decimal, Prediction]] = {}
     for place in offers:
         offer = place.candidate.offer
         if offer is None:
             continue
         key = (offer.provider, offer.instance_type, offer.purchase_option.value, place.candidate.nodes)
-        known = least.get(key)
-        if known is None or (known is not keep and (place is keep or _price(place) < _price(known))):
-            least[key] = place
-    found = tuple(least.values())
+        ranked = (place is not keep, offer.price_usd_per_hour, place)
+        if key not in least or ranked[:2] < least[key][:2]:
+            least[key] = ranked
+    found = tuple(place for *_, place in least.values())
     if keep is None or keep.candidate.offer is None or any(place is keep for place in found):
         return found
     return (*found, keep)
-
-
-def _price(place: Prediction) -> float:
-    return float(place.candidate.offer.price_usd_per_hour) if place.candidate.offer is not None else 0.0

@@ -15,7 +15,7 @@ from costgpu.estimator.multi_gpu.layouts import as_several, as_sharded
 from costgpu.estimator.multi_gpu.words import ddp_words
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.verdict import allowed, best, effective_cost
+from costgpu.estimator.verdict import Preferences, allowed, best, effective_cost
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.units import format_duration, format_usd
@@ -35,43 +35,54 @@ def need_gib(workload: Workload) -> float:
     return max(required_accelerator_gib(phase, precision, workload.execution) for phase in workload.profile.phases)
 
 
-def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
+def does_not_fit(
+    workload: Workload,
+    offers: Sequence[Prediction],
+    wider: Sequence[Prediction],
+    preferences: Preferences,
+    context: AdviceContext | None,
+) -> Advice | None:
     """Return the cheapest accelerator that holds the job, or, where none does, the number of them that would.
 
     Of a training in several processes of which each holds more than any GPU: FSDP; None if it fits, or shards already.
+
+    Args:
+        offers: Places to run it.
+        wider: Places that the user's options left out.
+        context: What a saving is counted from; None where nothing is recommended.
     """
-    workload, scheme = context.workload, context.workload.profile.ranks.scheme
-    gpus = [place for place in context.offers if place.candidate.is_gpu]
+    scheme, before = workload.profile.ranks.scheme, context.before if context is not None else None
+    gpus = [place for place in offers if place.candidate.is_gpu]
     wider = [place for place in wider if place.candidate.is_gpu]
     places = [*gpus, *wider]
     if not workload.profile.ranks.alone:
         shards = scheme.shards_parameters or not scheme.predicted
         if shards or any(not place.infeasible for place in places):
             return None
-        return _sharded(context, f"It fits no GPU under {scheme.phrase}", places)
+        return _sharded(workload, preferences, before, f"It fits no GPU under {scheme.phrase}", places)
     need = need_gib(workload)
     chips = [place.offer.accelerator for place in gpus if place.offer is not None]
     too_small = any(chip is not None and chip.memory_gib < need for chip in chips)
     if not traced(workload) or not too_small or any(not place.infeasible for place in gpus):
         return None
     head = f"It needs {need:.1f} GiB on one accelerator"
-    one = best(wider, context.preferences)
+    one = best(wider, preferences)
     if one is not None:
         action = f"{head}: {describe(one)} has them"
-        if context.before is None:
+        if context is None:
             return _unpriced(None, action, after=one)
         return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=MEMORY)
     head += ", more than any offer has"
     if smaller := _made_to_fit(workload, places):
-        return _unpriced(context.before, head, smaller, basis=MEMORY_OF_INFERENCE)
-    if found := _sharded(context, head, places):
+        return _unpriced(before, head, smaller, basis=MEMORY_OF_INFERENCE)
+    if found := _sharded(workload, preferences, before, head, places):
         return found
     several = [p for p in places if _together(p, need) and _software_runs(workload, p)]
     if not several:
-        return _unpriced(context.before, f"{head}, and more than the accelerators of any offer together")
+        return _unpriced(before, f"{head}, and more than the accelerators of any offer together")
     cheapest = min(several, key=lambda place: hourly_usd(place.candidate))
     return _unpriced(
-        context.before,
+        before,
         f"{head}; the cheapest that hold it together: {describe(cheapest)}",
         "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
         f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
@@ -85,14 +96,16 @@ def _unpriced(
     return Advice(kind=AdviceKind.DOES_NOT_FIT, action=action, before=before, after=after, basis=basis, notes=notes)
 
 
-def _sharded(context: AdviceContext, why: str, places: Sequence[Prediction]) -> Advice | None:
+def _sharded(
+    workload: Workload, preferences: Preferences, before: Prediction | None, why: str, places: Sequence[Prediction]
+) -> Advice | None:
     """Return the best place whose GPUs hold the training together under FSDP; None if it is not known that any do."""
-    shared = best(_on_several(as_sharded(context.workload), places), context.preferences)
+    shared = best(_on_several(as_sharded(workload), places), preferences)
     if shared is None:
         return None
     time, usd = format_duration(shared.wall_seconds.value), format_usd(shared.cost_usd.value)
     action = f"{why}; under FSDP it fits {describe(shared)}: about {time} and {usd}"
-    return _unpriced(context.before, action, WRAP, after=shared if context.before is None else None)
+    return _unpriced(before, action, WRAP, after=shared if before is None else None)
 
 
 def _on_several(changed: Workload | None, places: Sequence[Prediction]) -> list[Prediction]:
@@ -143,7 +156,7 @@ def several_gpus(context: AdviceContext) -> Advice | None:
     None for a short job, or without one.
     """
     before, changed = context.before, as_several(context.workload)
-    if before is None or changed is None or not before.candidate.is_gpu or not context.workload.scope.whole:
+    if changed is None or not before.candidate.is_gpu or not context.workload.scope.whole:
         return None
     limit = MOST_OF_THE_TIME * before.wall_seconds.value
     found = [

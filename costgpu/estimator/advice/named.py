@@ -25,7 +25,7 @@ BYTES_PER_PARAMETER = {"float32": 4.0, "float64": 8.0}
 def named_options(context: AdviceContext) -> Iterator[Advice]:
     """Yield the engines and quantization for the last phase, on the GPU that is recommended."""
     phase, before = context.workload.profile.phases[-1], context.before
-    if phase.unit.trains or before is None or before.candidate.accelerator is None:
+    if phase.unit.trains or before.candidate.accelerator is None:
         return
     if phase.unit.generation is None:
         speech = any(word in phase.unit.item for word in SPEECH)

@@ -26,10 +26,10 @@ SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 
 def preprocessing(context: AdviceContext) -> Advice | None:
     """Return what the script does before its first step, done before on a cheap CPU machine."""
-    workload, before = context.workload, context.before
+    workload = context.workload
     movable = workload.profile.setup_seconds - START_SECONDS
     loads_model = all(not phase.unit.trains for phase in workload.profile.phases)
-    if before is None or not workload.scope.whole or movable <= 0 or loads_model:
+    if not workload.scope.whole or movable <= 0 or loads_model:
         return None
     return _moved(
         context,
@@ -67,7 +67,7 @@ def between_epochs(context: AdviceContext) -> Advice | None:
 def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds: float, action: str) -> Advice | None:
     """Return the advice to do `seconds` of work on the cheapest CPU machine that can, and not on the GPU machine."""
     before = context.before
-    if before is None or not before.candidate.is_gpu:
+    if not before.candidate.is_gpu:
         return None
     cheap = min(
         (place.candidate for place in context.offers if not place.candidate.is_gpu and not place.infeasible),
@@ -96,10 +96,7 @@ def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds:
 
 def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """Return another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
-    before = context.before
-    if before is None or context.free:
-        return None
-    was = before.offer
+    before, was = context.before, context.before.offer
     others = [
         place
         for place in cheapest_of_each_type(wider, None)
@@ -162,8 +159,7 @@ def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
 
 def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """Return the same instance type where it is cheapest, among the regions that the user's options had left out."""
-    before = context.before
-    was = before.offer if before is not None else None
+    before, was = context.before, context.before.offer
     if was is None:
         return None
     same = [
@@ -171,7 +167,6 @@ def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None
         for place in wider
         if (offer := place.offer) is not None
         and offer.region != was.region
-        and before is not None
         and (offer.provider, offer.instance_type, offer.purchase_option, place.candidate.nodes)
         == (was.provider, was.instance_type, was.purchase_option, before.candidate.nodes)
     ]
@@ -190,14 +185,15 @@ def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None
 
 def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice | None:
     """Spot machines, where they win clearly with what interruptions add; with checkpoints, if none was seen."""
-    before = context.before
-    offer = before.offer if before is not None else None
-    if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
+    before, offer = context.before, context.before.offer
+    if offer is None or offer.purchase_option is PurchaseOption.SPOT:
         return None
     last = context.workload.profile.phases[-1]
     infers = not last.unit.trains
     places = [
-        place if infers else _with_checkpoints(place)
+        at_best_interval(place)
+        if not infers and place.interruptions is not None and place.interruptions.interval_seconds is None
+        else place
         for place in cheapest_of_each_type(spot, None)
         if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
     ]
@@ -225,12 +221,6 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
         if advice is not None:
             return advice
     return None
-
-
-def _with_checkpoints(place: Prediction) -> Prediction:
-    """Return the place as it is where checkpoints were seen; else with the best ones."""
-    found = place.interruptions
-    return place if found is None or found.interval_seconds is not None else at_best_interval(place)
 
 
 def _rate_error(place: Prediction) -> float:

@@ -75,13 +75,7 @@ def _channels_last_sizes(context: AdviceContext) -> tuple[int, ...]:
 
 def _on_cpus(context: AdviceContext) -> bool:
     """Return whether another type on CPUs is worth a look: all of it runs models of PyTorch forward, on a rented machine."""
-    before = context.before
-    return (
-        before is not None
-        and before.candidate.offer is not None
-        and not context.trains
-        and changes.is_torch(context.workload)
-    )
+    return not context.free and not context.trains and changes.is_torch(context.workload)
 
 
 def _narrow_on_cpus(context: AdviceContext) -> tuple[int, ...]:
@@ -120,14 +114,11 @@ def _worker_sizes(context: AdviceContext) -> list[int]:
     machine = context.workload.profile.machine
     # workers on cores that neighbours use make nothing faster
     own_cores = not context.free or machine.gemm_gflops_low >= STEADY * machine.gemm_gflops
-    if context.before is None or not own_cores:
-        return []
-    return [number for number in WORKERS if number > _present_workers(context)]
+    return [number for number in WORKERS if own_cores and number > _present_workers(context)]
 
 
 def _worker_words(case: Changed) -> str:
-    before = case.context.before.offer if case.context.before is not None else None
-    offer = case.after.offer
+    before, offer = case.context.before.offer, case.after.offer
     bigger = offer is not None and before is not None and offer.vcpus > before.vcpus
     host = f" on a host with {offer.vcpus} vCPUs" if bigger and offer is not None else ""
     return f"{_workers(case)} instead of {_present_workers(case.context) or 'none'}{host}"
@@ -147,8 +138,7 @@ def _worker_notes(context: AdviceContext) -> list[str]:
 
 def _amdahl(context: AdviceContext) -> list[str]:
     """Return which part of a step no GPU can speed up, and what that limits; nothing if it is little."""
-    terms = context.before.terms if context.before is not None else {}
-    step = sum(terms.values())
+    terms, step = context.before.terms, sum(context.before.terms.values())
     names = {"loading": "loading", "host": "the script's own Python", "copy": "copies to the GPU"}
     if step <= 0:
         return []
@@ -162,10 +152,9 @@ def _amdahl(context: AdviceContext) -> list[str]:
 
 def _python_share(context: AdviceContext) -> float:
     """Return the share of a step on the recommended GPU that is the script's own Python."""
-    before = context.before
-    if before is None or not before.candidate.is_gpu or not changes.traced(context.workload):
+    before, step = context.before, sum(context.before.terms.values())
+    if not before.candidate.is_gpu or not changes.traced(context.workload):
         return 0.0
-    step = sum(before.terms.values())
     return before.terms.get("host", 0.0) / step if step > 0 else 0.0
 
 
@@ -176,7 +165,7 @@ def _launches_known(context: AdviceContext) -> bool:
     """Return whether there are traced launches to spread, and the memory of a larger batch can be told."""
     workload = context.workload
     known = changes.traced(workload) and all(phase.saved_tensor_bytes > 0 for phase in workload.profile.phases)
-    return known and context.before is not None and context.before.candidate.is_gpu
+    return known and context.before.candidate.is_gpu
 
 
 def _micro_batches(context: AdviceContext) -> int:
@@ -208,7 +197,7 @@ def _times_as_large(case: Changed) -> str:
 def _item_sizes(context: AdviceContext) -> tuple[int, ...]:
     """Return one where independent items are all that it makes results of, so that a unit can have more of them."""
     unit = context.workload.profile.phases[-1].unit
-    alone = context.before is not None and not context.trains and changes.traced(context.workload)
+    alone = not context.trains and changes.traced(context.workload)
     return _where(bool(unit.items) and alone and unit.independent)
 
 

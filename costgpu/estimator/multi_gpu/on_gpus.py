@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from costgpu.estimator.cpu import host_cores
-from costgpu.estimator.gpu import Precision, precision_of
+from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import Interval
 from costgpu.estimator.memory import MemoryNeed, memory_need
 from costgpu.estimator.multi_gpu.layouts import (
@@ -334,17 +334,13 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
 
 
 def _peak_seconds(workload: Workload, index: int, spec: AcceleratorSpec | None) -> float | None:
-    """Seconds that the FLOPs of one process's step would take at the peak of the unit for them; None if not known."""
-    flops = workload.units[index].work.total_flops
-    peak = _peak(spec, precision_of(workload.profile.framework)) if spec is not None else None
-    return flops / peak if peak and flops else None
-
-
-def _peak(spec: AcceleratorSpec, precision: Precision) -> float | None:
-    """FLOP/s of the unit that most arithmetic of such a precision is meant for; None without one."""
+    """Return the seconds of one process's FLOPs of a step at the peak of the unit for them; None if not known."""
+    flops, precision = workload.units[index].work.total_flops, precision_of(workload.profile.framework)
+    if spec is None:
+        return None
+    tflops: float | None = spec.fp32_tflops
     if precision.half is not None:
-        half = spec.bf16_tensor_tflops if precision.half == "bfloat16" else spec.fp16_tensor_tflops
-        return half * 1e12 if half else None
-    if precision.matmul_tf32 and spec.tf32_tensor_tflops:
-        return spec.tf32_tensor_tflops * 1e12
-    return spec.fp32_tflops * 1e12
+        tflops = spec.bf16_tensor_tflops if precision.half == "bfloat16" else spec.fp16_tensor_tflops
+    elif precision.matmul_tf32:
+        tflops = spec.tf32_tensor_tflops or tflops
+    return flops / (tflops * 1e12) if tflops and flops else None

@@ -495,6 +495,7 @@ class SeriesFacts(TypedDict, total=False):
     search: SearchFacts | None  # that this is, or is inside of
     inside: bool  # a part of the fits of a search or a cross-validation, which are counted themselves
     applied: str  # of a jitted function that updates nothing: "only", or "trains" if the script takes gradients
+    differentiated: bool  # of a jitted function: gradients were taken in it
     evaluating: float  # seconds of jitted functions that update nothing, beside its steps
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
     framework: str  # its name where that depends; of a program, whose lines it prints, or ``log lines``

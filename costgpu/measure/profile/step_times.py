@@ -27,6 +27,7 @@ from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepT
 from costgpu.units import plural_unit
 
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
+LEAST_SHARED = 3  # steps with work beside them that stand for all
 UNEVEN = 0.02  # of the time of all steps: what they take beyond the median, from there on, is told beside it
 
 
@@ -65,6 +66,15 @@ def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
     traced = {int(i) for i, event in special.items() if event.get("traced")}
     settled = [i for i in plain if i > 1 and i - 1 not in traced]
     used = settled if len(settled) >= 5 else plain
+    beside = {
+        int(i): event.get("validation", 0.0) + event.get("save", 0.0)
+        for i, event in special.items()
+        if set(event) <= {"validation", "save"}
+    }
+    # each step has work beside it, of known seconds; the first one prepares
+    shared = [i for i in everything if i in beside] if plain in ([], [0]) else []
+    if len(shared) >= LEAST_SHARED:
+        used, seconds = shared, [max(0.0, each - beside.get(i, 0.0)) for i, each in enumerate(seconds)]
     traced_only = not used
     if traced_only:
         used = [i for i in everything if set(special.get(str(i), {})) <= {"traced"}] or everything
@@ -258,6 +268,8 @@ def _long_intervals(
 ) -> Iterator[tuple[NamedWork, list[int], float]]:
     """Work whose intervals took clearly longer than a step, though nothing was seen in them; each interval once.
 
+    Where something was seen in most of them, the others do not stand for it: the first one prepares.
+
     Yields:
         The work, its intervals, and its seconds each.
     """
@@ -265,7 +277,9 @@ def _long_intervals(
     for work in works:
         at = [i for i in work.inside if i not in taken]
         beyond = [phase["seconds"][i] - step.median_seconds for i in at]
-        if at and step.median_seconds > 0 and statistics.median(beyond) > (SPIKE - 1) * step.median_seconds:
+        if not at or 2 * len(at) < len(work.inside):
+            continue
+        if step.median_seconds > 0 and statistics.median(beyond) > (SPIKE - 1) * step.median_seconds:
             taken.update(at)
             yield work, at, statistics.median(beyond)
 

@@ -76,35 +76,30 @@ def test_a_turing_gets_fp16_and_a_scaler() -> None:
     assert "GradScaler" in advice.action
 
 
-def test_tf32_where_it_is_faster_than_fp32() -> None:
-    dear = host(0.4)  # dear enough that the GPU's saving is certain, whatever a CPU of another family takes
-    assert AdviceKind.TF32 in kinds(advice_of(profile(phase(HEAVY)), [A100, dear]))
-    assert AdviceKind.TF32 not in kinds(advice_of(profile(phase(HEAVY)), [A10G, dear])), "35 TFLOP/s either way"
-    assert AdviceKind.TF32 not in kinds(advice_of(profile(phase(HEAVY)), [V100, dear])), "it has none"
+MIXED, TF32 = AdviceKind.MIXED_PRECISION, AdviceKind.TF32
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("asked", "place", "expected"),
     [
-        framework(autocast=[AMP]),
-        framework(autocast=[replace(AMP, dtype="float16")]),
-        framework(float32_matmul_precision="high", autocast=[AMP]),
+        (framework(), A100, {MIXED, TF32}),
+        (framework(), A10G, {MIXED}),  # 35 TFLOP/s in TF32 as in fp32
+        (framework(), V100, {MIXED}),  # it has no TF32
+        (framework(), gpu("P100", 1.0), set()),
+        (framework(autocast=[AMP]), A100, set()),
+        (framework(autocast=[replace(AMP, dtype="float16")]), A100, set()),
+        (framework(float32_matmul_precision="high", autocast=[AMP]), A100, set()),
+        (framework(float32_matmul_precision="high"), A100, {MIXED}),
+        (framework(matmul_tf32=True), A100, {MIXED}),
+        (framework(autocast=[replace(AMP, enabled=False)]), A100, {MIXED, TF32}),
+        (framework(autocast=[replace(AMP, device="cpu")]), A100, {MIXED, TF32}),
+        (framework(name="keras (torch)"), A100, set()),  # which chooses it in other words
     ],
 )
-def test_no_precision_for_a_script_that_has_it(asked: Framework) -> None:
-    found = kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
-    assert not found & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32, AdviceKind.TOGETHER}
-
-
-@pytest.mark.parametrize("asked", [framework(float32_matmul_precision="high"), framework(matmul_tf32=True)])
-def test_no_tf32_for_a_script_that_has_it(asked: Framework) -> None:
-    assert AdviceKind.TF32 not in kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
-
-
-def test_autocast_that_is_switched_off_or_for_the_cpu_is_not_mixed_precision() -> None:
-    for cast in (replace(AMP, enabled=False), replace(AMP, device="cpu")):
-        asked = framework(autocast=[cast])
-        assert AdviceKind.MIXED_PRECISION in kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
+def test_precision_is_advised_where_it_is_faster_and_not_asked_for(
+    asked: Framework, place: Candidate, expected: set[AdviceKind]
+) -> None:
+    assert kinds(advice_of(profile(phase(HEAVY), framework=asked), [place, CPU_HOST])) == expected
 
 
 def test_no_mixed_precision_for_a_model_in_half_already() -> None:
@@ -112,11 +107,6 @@ def test_no_mixed_precision_for_a_model_in_half_already() -> None:
     moves = OpRow(op="aten::mul", phase="forward", inputs=[one, one], outputs=[one], count=500)
     half = phase(product(4096, 20, "bfloat16"), moves)
     assert AdviceKind.MIXED_PRECISION not in kinds(advice_of(profile(half), [A100, CPU_HOST]))
-
-
-def test_no_precision_without_units_for_it() -> None:
-    old = gpu("P100", 1.0)
-    assert not kinds(advice_of(profile(phase(HEAVY)), [old, CPU_HOST])) & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32}
 
 
 def test_no_mixed_precision_where_its_casts_cost_what_it_saves() -> None:
@@ -301,11 +291,6 @@ def _spot(one: Any) -> Any:
     from costgpu.models.offer import PurchaseOption
 
     return replace(one, purchase_option=PurchaseOption.SPOT)
-
-
-def test_other_frameworks_choose_their_precision_in_other_words() -> None:
-    found = kinds(advice_of(profile(phase(HEAVY), framework=framework(name="keras (torch)")), [A100, CPU_HOST]))
-    assert not found & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32}
 
 
 # ------------------------------------------------------------------------------------------------------ this machine

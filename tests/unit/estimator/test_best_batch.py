@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from costgpu.estimator.advice.best_batch import best_batch, saturating_batch, throughput
 from costgpu.estimator.advice.engines import engine_decode_seconds, engine_prefill_seconds
@@ -17,11 +15,6 @@ from tests.unit.estimator.units import PLAIN, convolution, linear, phase, relu
 UNIT = unit_of(phase([convolution(8), linear(8), relu(8)]))
 SMALL = unit_of(phase([linear(8, 256, count=50), relu(8, 256, count=50)]))
 SPEC = accelerator("T4")
-
-
-@given(batch=st.floats(min_value=0.125, max_value=512.0), more=st.floats(min_value=1.0, max_value=16.0))
-def test_throughput_never_falls_with_the_batch(batch: float, more: float) -> None:
-    assert throughput(UNIT, SPEC, PLAIN, batch * more) >= throughput(UNIT, SPEC, PLAIN, batch) * (1 - 1e-9)
 
 
 def test_the_saturating_batch_reaches_89_percent_of_the_best() -> None:

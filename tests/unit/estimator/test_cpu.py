@@ -147,6 +147,7 @@ def test_rates_of_a_cloud_machine() -> None:
     """Eight vCPUs are four cores: shares of the peak by kind, and what a complex reads."""
     rates = rates_there(CLOUD, 8)
     assert rates == CpuRates(rates.core_gflops, 4.0, COMPLEX_GBPS, rates.conv_gflops)
+    assert rates_there(CLOUD, 1).cores == 1.0, "one thread is a core"
     assert (rates.core_gflops, rates.conv_gflops) == pytest.approx((ZEN.products * 96, ZEN.convolutions * 96))
     hidden = rates_there(replace(CLOUD, all_core_ghz=None), 8)
     by_peak, by_mark = ZEN.products * 3.1 * 32, GFLOPS_PER_MATRIX_MULT * 900 * 2
@@ -212,10 +213,6 @@ def test_a_thread_is_as_fast_as_it_was_measured() -> None:
     assert thread_mbps(replace(CLOUD, bzip2_mbps=16.0)) == pytest.approx(16 * OUR_TEXT)
     assert thread_mbps(CLOUD) == pytest.approx(3 * BZIP2_MBPS_PER_GHZ * OUR_TEXT)
     assert thread_mbps(replace(CLOUD, all_core_ghz=None)) == pytest.approx(3.1 * BZIP2_MBPS_PER_GHZ * OUR_TEXT)
-
-
-def test_a_single_thread_is_a_core() -> None:
-    assert rates_there(CLOUD, 1).cores == 1.0
 
 
 def test_what_is_not_known_falls_back() -> None:
@@ -377,14 +374,6 @@ def test_tiny_nets_do_not_scale() -> None:
     assert alone == pytest.approx(small, rel=0.02)
     assert small == pytest.approx(big, rel=0.02)
     assert big == pytest.approx(huge, rel=0.02)
-
-
-def test_single_threaded_work_does_not_scale() -> None:
-    """The share of a step that runs on one thread is its host time, with or without a trace."""
-    step = split_step(1.0, Work(), 0, 0.9, HERE)
-    terms = step_there(step, Work(), HERE, CLOUD, 192, spreads=True)
-    assert terms["host"] == step.host
-    assert sum(terms.values()) > 0.9
 
 
 def test_trees_go_by_the_thread_and_not_by_the_matrix_multiply() -> None:

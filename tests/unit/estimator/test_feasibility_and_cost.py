@@ -70,26 +70,27 @@ def hours(value: float, low: float, high: float) -> Range:
 # --------------------------------------------------------------------------------------------- accelerator memory
 
 
-def test_memory_of_training_in_fp32() -> None:
+@pytest.mark.parametrize(
+    ("measured", "precision", "gib"),
+    [
+        (
+            phase(optimizer("AdamW", GIB // 4, state=2 * GIB), model=int(1.5 * GIB), frozen=GIB // 2, saved=3 * GIB),
+            FP32,
+            1.5 + 1 + 2 + 3 + 1,
+        ),
+        # 18 bytes for each trained parameter in all, frozen weights as they are, half the saved tensors
+        (
+            phase(optimizer("AdamW", GIB, state=8 * GIB), model=6 * GIB, frozen=2 * GIB, saved=4 * GIB),
+            AMP,
+            18 + 2 + 2 + 1,
+        ),
+        (phase(optimizer("SGD", GIB // 4, state=GIB), model=GIB, saved=4 * GIB), AMP, 1 + 1 + 1 + 2 + 1),
+        (phase(optimizer("SGD", GIB // 4)), FP32, 1 + 1 + 1),  # the model was not seen
+    ],
+)
+def test_memory_of_training(measured: Phase, precision: Precision, gib: float) -> None:
     """Weights, gradients, optimizer state, saved tensors and 1 GiB of runtime."""
-    trained = GIB // 4
-    measured = phase(optimizer("AdamW", trained, state=2 * GIB), model=int(1.5 * GIB), frozen=GIB // 2, saved=3 * GIB)
-    assert memory_need(measured, Execution(FP32)).gib == pytest.approx(1.5 + 1 + 2 + 3 + 1)
-
-
-def test_memory_of_adam_under_amp() -> None:
-    """18 bytes per trained parameter in all, frozen weights as they are, half the saved tensors."""
-    measured = phase(optimizer("AdamW", GIB, state=8 * GIB), model=6 * GIB, frozen=2 * GIB, saved=4 * GIB)
-    assert memory_need(measured, Execution(AMP)).gib == pytest.approx(18 + 2 + 2 + 1)
-
-
-def test_memory_of_sgd_under_amp() -> None:
-    measured = phase(optimizer("SGD", GIB // 4, state=GIB), model=GIB, saved=4 * GIB)
-    assert memory_need(measured, Execution(AMP)).gib == pytest.approx(1 + 1 + 1 + 2 + 1)
-
-
-def test_memory_where_the_model_was_not_seen() -> None:
-    assert memory_need(phase(optimizer("SGD", GIB // 4)), Execution(FP32)).gib == pytest.approx(1 + 1 + 1)
+    assert memory_need(measured, Execution(precision)).gib == pytest.approx(gib)
 
 
 @pytest.mark.parametrize(("saved", "fits"), [(11.79, True), (11.81, False)])

@@ -44,7 +44,9 @@ def test_without_a_trace_the_margin_is_wider() -> None:
 def test_the_largest_batch_fits_and_no_more(memory: float) -> None:
     need = memory_need(generating(), PLAIN)
     batch = largest_batch(need, memory)
-    assert need.times(batch).gib_with_margin == pytest.approx(memory)
+    assert replace(
+        need, cache=need.cache * batch, activations=need.activations * batch
+    ).gib_with_margin == pytest.approx(memory)
 
 
 def test_nothing_fits_below_the_weights_and_anything_does_without_growth() -> None:

@@ -45,28 +45,9 @@ def test_a_slower_host_takes_longer_where_it_is_the_limit() -> None:
     assert _on(single, family="p3").step_seconds > 1.05 * _on(single, family="g5").step_seconds
 
 
-def test_a_generation_counts_every_decode() -> None:
-    few, many = _on(generating(decodes=10), "A100"), _on(generating(decodes=1000), "A100")
-    assert many.step_seconds > 50 * few.step_seconds
-
-
 def test_what_does_not_fit_is_told_with_the_need_of_inference() -> None:
     assert "GiB of accelerator memory" in _on(generating(), "P4").infeasible
     assert not _on(generating(), "A100").infeasible
-
-
-def test_a_half_model_on_a_cpu_is_fast_only_where_it_has_units() -> None:
-    measured = phase(
-        [linear(4096, 4096, dtype="bfloat16", count=20)],
-        unit=Unit(trains=False, items=8, weights_dtype="bfloat16", activation_bytes=1),
-    )
-    whole = _profile(measured)
-    workload = prepare(whole, scope_of(whole), year=2026)
-    seconds = {
-        family: predict(workload, builders.candidate(builders.offer(), cpu("aws", family))).step_seconds
-        for family in ("c6i", "c7i")
-    }
-    assert seconds["c6i"] > 5 * seconds["c7i"]
 
 
 def test_a_gpu_that_measured_it_calibrates_the_device() -> None:

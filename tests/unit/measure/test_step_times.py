@@ -67,6 +67,20 @@ def found(
     return by_kind
 
 
+def test_steps_that_all_hold_an_evaluation_are_timed_without_it() -> None:
+    """As a jitted function that compiles in the first interval, with a picture of its parameters after each step."""
+    often = work("validation", 1, opens=list(range(-2, 20)), step=3, after=True)
+    timed = phase([9.0, *steady(20, dict.fromkeys(range(20), 0.05))], {i: {"validation": 0.05} for i in range(1, 21)})
+    timed["upcoming"]["periodic"].append(often)
+    step, used = step_times(timed)
+    assert used == list(range(1, 21))
+    assert step.median_seconds == pytest.approx(STEP)
+    beside = found(timed)
+    assert list(beside) == [ExtraKind.VALIDATION]
+    assert beside[ExtraKind.VALIDATION].seconds_each == pytest.approx(0.05)
+    assert (beside[ExtraKind.VALIDATION].rhythm, beside[ExtraKind.VALIDATION].every) == (Rhythm.STEPS, 1.0)
+
+
 def test_the_times_of_plain_steps() -> None:
     step, used = step_times(phase([9.0, 9.0, *(0.1 * n for n in range(1, 12))]))
     assert used == list(range(2, 13)), "the first two steps warm up"

@@ -132,6 +132,7 @@ def test_gradients_taken_by_hand_are_training(tracker: Any) -> None:
     used = work(tracker, "jax", "step", 0.0, [1.0, 2.0, 3.0], inference=True, applied="only")
     gradient = jax.grad(abs)
     assert (gradient(-3), hooks.by_hand) == (6, False), "inside of a jitted function, whose own step it is"
+    assert hooks.differentiated
     tracing.clean = True
     assert (gradient(-3), hooks.by_hand) == (6, True)
     assert ("inference" in used.facts, used.rank) == (False, BY_NAME["jax"].rank)
@@ -166,6 +167,12 @@ def test_a_jitted_evaluation_waits_for_the_update(tracker: Any, monkeypatch: pyt
     made: Any = jax_hooks
     made.JaxHooks(tracker).evaluates(2.0)
     assert (update.facts["evaluating"], update.events) == (2.0, {"validation": 2.0})
+
+
+def test_the_jitted_function_that_takes_gradients_is_the_step(tracker: Any) -> None:
+    work(tracker, "jax", "picture", 0.0, [1.0, 2.0, 30.0])  # takes no array, as a grid that is drawn does
+    work(tracker, "jax", "update", 0.5, [1.5, 2.5], differentiated=True)
+    assert [one["steps"] for one in tracker.record()] == [2, 3]
 
 
 def test_tracing_is_told_by_old_and_new_versions_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:

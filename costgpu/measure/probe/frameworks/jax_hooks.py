@@ -26,6 +26,7 @@ class JaxHooks:
         self.progress = progress
         self.depth = 0
         self.by_hand = False  # whether gradients have been taken outside of jitted functions
+        self.differentiated = False  # whether they have been in the one that was called last, while it was traced
 
     def attach(self, module):
         self.jax = module
@@ -41,7 +42,9 @@ class JaxHooks:
 
             @functools.wraps(made)
             def gradient(*args, **kwargs):
-                if not self.by_hand and not self.tracing():
+                if self.tracing():
+                    self.differentiated = True
+                elif not self.by_hand:
                     self.by_hand = True
                     for one in self.progress.series:
                         one.trains_after_all()
@@ -67,6 +70,7 @@ class JaxHooks:
             return compiled(*args, **kwargs)
         series = self.progress.keyed.get(("jax", place))
         shapes = self.shapes(args, kwargs) if series is None else None
+        self.differentiated = False
         self.depth += 1
         begin = clock()
         try:
@@ -82,6 +86,8 @@ class JaxHooks:
         if series is None:
             facts = {"may_stop": False, "per_epoch": None, "busy": 0.0}
             series = self.progress.open(JAX, "step", None, key=("jax", place), **facts)
+        if self.differentiated:
+            series.note(differentiated=True)
         if series.steps:
             series.add("busy", clock() - begin)
         if "applied" in series.facts:

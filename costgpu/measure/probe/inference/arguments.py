@@ -32,7 +32,7 @@ def first_tensor(torch, args, kwargs):
 
 
 def kind_of(torch, tensor):
-    """Return what an item probably is: ``image``, ``text``, or just ``item``."""
+    """Return what an item probably is: ``image``, ``text``, ``token`` (one alone), or just ``item``."""
     if tensor is None:
         return "item"
     if (
@@ -41,7 +41,9 @@ def kind_of(torch, tensor):
         and (tensor.shape[1] in CHANNELS or tensor.shape[3] in CHANNELS)
     ):
         return "image"
-    return "text" if is_tokens(tensor) else "item"
+    if not is_tokens(tensor) or tensor.shape[1] == 1 < tensor.shape[0]:  # a column of ids
+        return "item"
+    return "text" if tensor.shape[1] > 1 else "token"
 
 
 def is_tokens(tensor):

@@ -181,9 +181,11 @@ class Inference(LivePhase):
 
     def own_facts(self) -> InferenceFacts:
         """Return what is known of the units, as JSON-ready values."""
+        # one token after the other: no call is an item of its own
+        continues = self.grows or (self.kind == "token" and self.generation is None)
         return {
-            "sizes": [] if self.grows else self.sizes,
-            "kind": "item" if self.grows else self.kind,
+            "sizes": [] if continues else self.sizes,
+            "kind": "item" if continues else self.kind,
             "over_modules": self.over_modules,
             "weights_dtype": weights_of(self.roots.values())[0],
             "activation_bytes": self.trace.live_bytes.peak if self.trace is not None else 0,

@@ -40,19 +40,12 @@ def make_snapshot(anchor, loops, batches=0, all_batches=0) -> Snapshot:
     return {"anchor": anchor, "batches": batches, "all_batches": all_batches, "loops": loops}
 
 
-def rank_of(framework, facts):
-    """Return where a series stands among others: what is trained here and then used is for the training."""
-    beside = facts.get("inside") or facts.get("applied")
-    return framework.rank + (0.5 if facts.get("inference") else 0.25 if beside else 0.0)
-
-
 class Series:
     """One thing that repeats. Times are seconds of the probe's clock; `facts` travel to the result as they are."""
 
     def __init__(self, framework, unit, total, facts, around):
         self.framework, self.source = framework, framework.name
         self.unit, self.total, self.facts, self.around = unit, total, facts, around
-        self.rank = rank_of(framework, facts)
         self.opened, self.last = clock(), None
         self.label, self.open, self.openings = own_place(), True, 1
         self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}
@@ -128,13 +121,20 @@ class Series:
         if model:
             self.unit = "batch"
             self.facts.update(inference=True, batch=items)
-        self.rank = rank_of(self.framework, self.facts)
 
     def trains_after_all(self):
         """Note that what it seemed only to apply is a part of training steps."""
         if self.facts.pop("applied", None):
             self.facts.pop("inference", None)
-            self.unit, self.rank = "step", rank_of(self.framework, self.facts)
+            self.unit = "step"
+
+    @property
+    def rank(self):
+        """Return where it stands among others: what is trained here and then used is for the training."""
+        if self.facts.get("inference"):
+            return self.framework.rank + 0.5
+        beside = self.facts.get("inside") or self.facts.get("applied")
+        return self.framework.rank + (0.25 if beside else -0.25 if self.facts.get("differentiated") else 0.0)
 
     @property
     def weight(self):

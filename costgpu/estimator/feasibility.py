@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
-from costgpu.estimator.gpu import Execution, Precision
-from costgpu.estimator.memory import GIB, memory_need
+from costgpu.estimator.gpu import Execution
+from costgpu.estimator.memory import GIB, need_gib
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
-from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile
+from costgpu.models.workload import Framework, GpuPath, WorkloadProfile
 
 HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
 # From which torch release on the default wheels are for this CUDA. Source: PyTorch release notes (read 2026-10).
@@ -26,16 +26,6 @@ ANY_BUILD = frozenset({"log lines", "reference", "caffe", "mxnet", "cntk", "thea
 # 2026-11-21).
 ON_ARM = ("scikit-learn", "jax")
 NOTHING_FOR_IT = "a GPU does nothing for this code as it is written"
-
-
-def required_accelerator_gib(phase: Phase, precision: Precision, execution: Execution | None = None) -> float:
-    """Return the memory that an accelerator must have for a phase, GiB; that of a script is the most of its phases.
-
-    Args:
-        execution: How inference runs there; None for this precision, as written.
-    """
-    how = Execution(precision) if execution is None or phase.unit.trains else execution
-    return memory_need(phase, how).gib_with_margin
 
 
 def cuda_of(framework: Framework) -> tuple[int, int]:
@@ -107,7 +97,6 @@ def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
 def infeasible_reason(
     profile: WorkloadProfile,
     candidate: Candidate,
-    precision: Precision,
     execution: Execution | None = None,
     *,
     too_large: str | None = None,
@@ -116,8 +105,7 @@ def infeasible_reason(
     """Return why the workload cannot run on the candidate; empty if it can.
 
     Args:
-        precision: Precision of its training on an accelerator.
-        execution: How its inference runs there; None for the same precision, as written.
+        execution: How its inference runs on an accelerator; None for as it is written.
         too_large: Why it does not fit the memory of several accelerators, empty if it does; None for a training on one.
         processes: Processes that train on one machine.
     """
@@ -140,7 +128,7 @@ def infeasible_reason(
         reason = incompatible(spec, candidate, profile.framework)
         if reason:
             return reason
-        need = max(required_accelerator_gib(phase, precision, execution) for phase in profile.phases)
+        need = need_gib(profile, execution)
         if too_large is not None:
             if too_large:
                 return too_large

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from costgpu.estimator.gpu import ADAM_FAMILY, Execution
+from costgpu.estimator.gpu import ADAM_FAMILY, Execution, execution_of
 from costgpu.estimator.work import HALF_TYPES
-from costgpu.models.workload import Phase
+from costgpu.models.workload import Phase, WorkloadProfile
 
 GIB = 2**30
 # It fits if so many times the need is below the memory: of a training (benchmarks/README.md), and of inference whose
@@ -104,6 +104,19 @@ def memory_need(phase: Phase, execution: Execution, *, quantized: str = "") -> M
         activations=activations,
         margin=MARGIN_TRACED if unit.activation_bytes > 0 else MARGIN,
     )
+
+
+def need_gib(profile: WorkloadProfile, execution: Execution | None = None) -> float:
+    """Return the memory that an accelerator must have for a script, GiB: with a margin, the most of its phases.
+
+    Args:
+        execution: How its inference runs there; None for as it is written.
+    """
+    written = execution_of(profile.framework)
+    held = [
+        memory_need(phase, written if execution is None or phase.unit.trains else execution) for phase in profile.phases
+    ]
+    return max(need.gib_with_margin for need in held)
 
 
 def largest_batch(need: MemoryNeed, memory_gib: float) -> float:

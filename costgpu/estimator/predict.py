@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import ready_seconds
 from costgpu.estimator.feasibility import infeasible_reason
-from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
 from costgpu.estimator.multi_gpu.on_gpus import on_gpus
 from costgpu.estimator.prepared import Workload, prepare
@@ -177,7 +176,6 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         infeasible=infeasible_reason(
             profile,
             candidate,
-            precision_of(profile.framework),
             workload.execution,
             too_large=there.too_large,
             processes=there.group.each,

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from costgpu.errors import UsageError
-from costgpu.estimator.feasibility import HOST_RESERVE_GIB, required_accelerator_gib
-from costgpu.estimator.gpu import precision_of
-from costgpu.estimator.memory import GIB
+from costgpu.estimator.feasibility import HOST_RESERVE_GIB
+from costgpu.estimator.memory import GIB, need_gib
 from costgpu.estimator.spot import with_run
 from costgpu.models.prediction import Prediction, Range
 from costgpu.models.workload import WorkloadProfile
@@ -80,9 +79,7 @@ def _that_fit(machines: Resources, profile: WorkloadProfile | None) -> int | Non
         room = (machines.memory_gib - HOST_RESERVE_GIB) * GIB
         found.append(int(room // profile.peak_rss_bytes))
     if machines.gpus and machines.gpu_memory_gib:
-        precision = precision_of(profile.framework)
-        need = max(required_accelerator_gib(phase, precision) for phase in profile.phases)
-        found.append(machines.gpus * int(machines.gpu_memory_gib // need))
+        found.append(machines.gpus * int(machines.gpu_memory_gib // need_gib(profile)))
     return max(1, min(found)) if found else None
 
 

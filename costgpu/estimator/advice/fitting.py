@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from costgpu.estimator.advice.changes import traced
 from costgpu.estimator.advice.context import MIN_PROBABILITY, AdviceContext, error_between
 from costgpu.estimator.cost import hourly_usd
-from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
-from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.feasibility import incompatible
 from costgpu.estimator.interval import probability_less
-from costgpu.estimator.memory import what_fits
+from costgpu.estimator.memory import need_gib, what_fits
 from costgpu.estimator.multi_gpu.layouts import as_several, as_sharded
 from costgpu.estimator.multi_gpu.words import ddp_words
 from costgpu.estimator.predict import predict
@@ -27,12 +26,6 @@ MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margi
 SEVERAL = "the model of several GPUs"
 WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
 FITS = {"as written": "as written", "half": "in half precision"}
-
-
-def need_gib(workload: Workload) -> float:
-    """Accelerator memory that the job needs, with the margin."""
-    precision = precision_of(workload.profile.framework)
-    return max(required_accelerator_gib(phase, precision, workload.execution) for phase in workload.profile.phases)
 
 
 def does_not_fit(
@@ -60,7 +53,7 @@ def does_not_fit(
         if shards or any(not place.infeasible for place in places):
             return None
         return _sharded(workload, preferences, before, f"It fits no GPU under {scheme.phrase}", places)
-    need = need_gib(workload)
+    need = need_gib(workload.profile, workload.execution)
     chips = [place.offer.accelerator for place in gpus if place.offer is not None]
     too_small = any(chip is not None and chip.memory_gib < need for chip in chips)
     if not traced(workload) or not too_small or any(not place.infeasible for place in gpus):

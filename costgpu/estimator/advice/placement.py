@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
 from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type, error_between
-from costgpu.estimator.advice.fitting import need_gib
 from costgpu.estimator.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimator.interval import Z80
+from costgpu.estimator.memory import need_gib
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.spot import advice_words, at_best_interval
 from costgpu.estimator.verdict import best
@@ -151,7 +151,7 @@ def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
     if idle > LAUNCH_BOUND:
         found.append(f"The {chip.name} waits for its host {100 * idle:.0f} % of a step.")
     if traced(workload):
-        need = need_gib(workload)
+        need = need_gib(workload.profile, workload.execution)
         if need < MEMORY_UNUSED * chip.memory_gib:
             found.append(f"The job needs {need:.1f} of its {chip.memory_gib:g} GiB.")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .frameworks.trainers import TRAINERS, told_by
+from .frameworks.trainers import told_by
 from .loaders import VALIDATION
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .op_tracer import StepTrace
@@ -133,7 +133,7 @@ class Training(LivePhase):
         return loaders.batches - loaders.batches_beside
 
     def told_at(self, seen, frame):
-        return told_by(frame, TRAINERS) or seen.progress.fit_length()
+        return told_by(frame, "trainers") or seen.progress.fit_length()
 
     def events_of(self, seen):
         kept = super().events_of(seen)

@@ -24,7 +24,7 @@ from costgpu.estimator.calibration import (
 )
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import infeasible_reason
-from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, execution_of, precision_of
+from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, execution_of
 from costgpu.estimator.interval import Z80, sigma_of_runs
 from costgpu.estimator.predict import as_measured, is_same_job
 from costgpu.estimator.roofline import TRAINING, HostCpu, gpu_terms
@@ -175,7 +175,7 @@ def offer(*, gpu: bool) -> Candidate:
 
 
 def why(measured: WorkloadProfile, candidate: Candidate) -> str:
-    return infeasible_reason(measured, candidate, precision_of(measured.framework))
+    return infeasible_reason(measured, candidate)
 
 
 def test_a_gpus_time_is_never_taken_for_a_cpus() -> None:

@@ -96,7 +96,7 @@ def test_memory_of_training(measured: Phase, precision: Precision, gib: float) -
 @pytest.mark.parametrize(("saved", "fits"), [(11.79, True), (11.81, False)])
 def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
     """16 GiB hold 12.8 GiB: 11.8 of saved tensors and 1 of runtime."""
-    reason = infeasible_reason(profile(phase(saved=int(saved * GIB))), gpu_machine(), FP32)
+    reason = infeasible_reason(profile(phase(saved=int(saved * GIB))), gpu_machine())
     assert (reason == "") is fits
     assert fits or ("16.0 GiB" in reason and "has 16 GiB" in reason)
 
@@ -107,7 +107,7 @@ def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
 @pytest.mark.parametrize(("rss", "fits"), [(14.9, True), (15.1, False)])
 def test_main_memory(rss: float, fits: bool) -> None:
     """16 GiB less 1 for the system."""
-    reason = infeasible_reason(profile(rss=int(rss * GIB)), cpu_machine(), FP32)
+    reason = infeasible_reason(profile(rss=int(rss * GIB)), cpu_machine())
     assert (reason == "") is fits
     assert fits or "has 16 GiB" in reason
 
@@ -157,7 +157,7 @@ def test_the_cuda_of_a_build(version: str, build: str | None, cuda: tuple[int, i
     ],
 )
 def test_which_boards_a_build_runs_on(cuda: str, capability: tuple[int, int], runs: int) -> None:
-    reason = infeasible_reason(profile(cuda=cuda), gpu_machine(spec=board(capability)), FP32)
+    reason = infeasible_reason(profile(cuda=cuda), gpu_machine(spec=board(capability)))
     assert (reason == "") == runs
     assert runs or ("GPU" in reason and f"CUDA {cuda}" in reason)
 
@@ -195,13 +195,13 @@ OLD = gpu_machine(spec=board((7, 0)))
     ],
 )
 def test_why_it_cannot_run_there(measured: WorkloadProfile, place: Candidate, words: str) -> None:
-    reason = infeasible_reason(measured, place, FP32)
+    reason = infeasible_reason(measured, place)
     assert words in reason
     assert bool(words) == bool(reason)
 
 
 def test_this_machine_ran_it_already() -> None:
-    assert infeasible_reason(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE, AMP) == ""
+    assert infeasible_reason(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE) == ""
 
 
 # ------------------------------------------------------------------------------------------------------------- cost

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
-from costgpu.estimator.feasibility import required_accelerator_gib
-from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.memory import need_gib
 from costgpu.models.prediction import Range
 from costgpu.sweep.asha import Asha, least_share, parse_asha
 from costgpu.sweep.schedule import RAY_SECONDS, TRIAL_SECONDS, Resources, Shares, share_out, sweep_time
@@ -67,7 +66,7 @@ def test_as_many_trials_share_a_gpu_as_fit_into_its_memory() -> None:
     """Each needs 6 GiB of tensors, 1 GiB for CUDA and a quarter more: 8.75 GiB."""
     gib = 2**30
     measured = profile(phase(saved_tensor_bytes=6 * gib), peak_rss_bytes=2 * gib)
-    need = required_accelerator_gib(measured.phases[0], precision_of(measured.framework))
+    need = need_gib(measured)
     assert need == pytest.approx(8.75, rel=0.05)
     one = Resources(gpus=1, gpu_memory_gib=24.0, memory_gib=64.0)
     shares = share_out(4, 12, one, measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..frameworks.trainers import DRIVERS, told_by
+from ..frameworks.trainers import told_by
 from ..phase import LivePhase
 from ..record import InferenceFacts
 from ..result import describe_batch
@@ -157,7 +157,7 @@ class Inference(LivePhase):
         return loaders.batches
 
     def told_at(self, seen, frame):
-        return told_by(frame, DRIVERS)
+        return told_by(frame, "drivers")
 
     def watch_outer(self, earlier):
         if self.generation is None:

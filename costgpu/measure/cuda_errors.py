@@ -50,7 +50,7 @@ _PACKAGES = {
     "torch_tensorrt": "Torch-TensorRT",
     "tensorrt": "TensorRT",
 }
-_SPREADS = {package for one in FRAMEWORKS for package in one.spreads}
+_SPREADS = {package for one in FRAMEWORKS if one.spreads for package in one.packages}
 _SAYINGS = (
     (re.compile(r"\d+ active drivers"), "Triton kernels"),
     (re.compile(r"CUDA_HOME|\bnvcc\b"), "a CUDA extension that it compiles"),

@@ -74,7 +74,7 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
     if trained or (status in ("cut", "ended") and usable(record)):
         return None
     if status == "cut":
-        once = any(phase.get("inference") for phase in record.get("phases", []))
+        once = any(not phase["trains"] for phase in record.get("phases", []))
         what = "ran its model once and not again" if once else "made one step and none after it"
         return NoTrainingStep(
             f"{name} {what} within the time limit.",
@@ -172,7 +172,7 @@ def _without_record(outcome: Outcome, name: str) -> ScriptError:
 
 def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
     steps = sum(phase["steps"] for phase in record.get("phases", []))
-    if steps and all(phase.get("inference") for phase in record["phases"]):
+    if steps and not any(phase["trains"] for phase in record["phases"]):
         return NothingToMeasure(
             f"{name} ended after it had run its model once, in {record['wall_seconds']:.1f} s.",
             hint="There is nothing to predict from: give it as many items as it is to work through.",

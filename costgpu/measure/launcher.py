@@ -40,6 +40,13 @@ RENDEZVOUS = (
 )
 KNOWN = (*FLAGS, *READ, *SIZES, *RENDEZVOUS)
 SHORT = {"-m": "module", "-h": "help", "-q": "quiet", "-i": "include", "-e": "exclude", "-H": "hostfile"}
+PROGRAMS = {  # and the modules that they run
+    "torchrun": "torch.distributed.run",
+    "accelerate": "accelerate.commands.accelerate_cli",
+    "accelerate-launch": "accelerate.commands.launch",
+    "deepspeed": "deepspeed.launcher.runner",
+    "ds": "deepspeed.launcher.runner",
+}
 TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
@@ -52,9 +59,7 @@ class Launch:
 
     launcher: str  # for people: ``torchrun``, ``accelerate launch``, ``python``
     runner: str = ""  # module with which a run starts the script; empty for plain Python or torchrun
-    kept: tuple[
-        str, ...
-    ] = ()  # the launcher's options for a run: not how many processes there are, nor where they meet
+    kept: tuple[str, ...] = ()  # options for a run: not how many processes there are, nor where they meet
     script: str | None = None  # None with `module`
     module: str | None = None
     arguments: tuple[str, ...] = ()
@@ -112,20 +117,10 @@ def find_launch(command: Sequence[str], module: str | None = None) -> Launch | N
 
 def _launch_of(command: Sequence[str]) -> Launch | None:
     """Return the launch that a command line without prefixes is."""
-    if not command:
-        return None
-    name = PurePath(command[0]).name
-    if name == "torchrun":
-        return _torch("torchrun", command[1:])
-    if name == "accelerate" and "launch" in command[1:2]:
-        return _accelerate(command[2:])
-    if name == "accelerate-launch":
-        return _accelerate(command[1:])
-    if name in ("deepspeed", "ds"):
-        return _deepspeed(command[1:])
+    name = PurePath(command[0]).name if command else ""
     if _PYTHON.fullmatch(name):
         return _python(command)
-    return None
+    return _by_module(PROGRAMS.get(name, ""), command[1:], name)
 
 
 def with_settings(launch: Launch, text: str) -> Launch:
@@ -139,16 +134,15 @@ def with_settings(launch: Launch, text: str) -> Launch:
     return launch
 
 
-def _by_module(module: str, words: Sequence[str]) -> Launch | None:
-    if module == "torch.distributed.run":
-        return _torch(module, words)
-    if module == "torch.distributed.launch":
-        return _torch(module, words, local_rank=True)
-    if module in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
-        return _accelerate(words[1:] if "launch" in words[:1] else words)
-    if module == "deepspeed.launcher.runner":
-        return _deepspeed(words)
-    return None
+def _by_module(module: str, words: Sequence[str], name: str = "") -> Launch | None:
+    """Return the launch by a module, or by the program of this `name` that runs it; None for one that launches nothing."""
+    if module in ("torch.distributed.run", "torch.distributed.launch"):
+        return _torch(name or module, words, local_rank=module.endswith("launch"))
+    if module == "accelerate.commands.accelerate_cli":
+        return _accelerate(words[1:]) if "launch" in words[:1] else None
+    if module == "accelerate.commands.launch":
+        return _accelerate(words)
+    return _deepspeed(words) if module == "deepspeed.launcher.runner" else None
 
 
 def _python(command: Sequence[str]) -> Launch | None:

@@ -70,10 +70,10 @@ class Activity:
         self.others_run_delay = run_delay_of_all(self.beside)
         self.looks = self.off = self.alone = self.quiet = 0
         self.step_off = self.step_alone = 0  # of which in steps with nothing beside them, and not in next(loader)
-        self.interval_off = self.interval_alone = 0  # since the last counted step
+        self.interval_off = self.interval_alone = 0  # since the last unit's end
 
     def end_interval(self, *, plain: bool) -> None:
-        """Account for a counted step; `plain` if nothing else happened since the one before."""
+        """Account for the time up to a unit's end; `plain` if it was one whole unit, and nothing else happened in it."""
         if plain:
             self.step_off += self.interval_off
             self.step_alone += self.interval_alone

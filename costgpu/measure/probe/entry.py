@@ -16,9 +16,9 @@ from functools import partial
 
 from ...portable.supervise import PARENT_DEATH_SIGNAL, control
 from .frameworks.accelerate_hooks import set_launch_environment
-from .frameworks.registry import callbacks
+from .frameworks.registry import FRAMEWORKS, PACKAGES
 from .loops.script_frames import PROBE_ROOT, package_of_file
-from .patching import put
+from .patching import harmless, put
 from .recorder import Recorder
 from .sandbox import fake_nvidia
 from .sandbox.child_processes import follow_child_processes, follow_hdf5, follow_safetensors
@@ -32,11 +32,24 @@ from .watchdog import Watchdog
 class AfterImport(importlib.abc.MetaPathFinder):
     """Calls back when a module has been imported, and leaves the import itself to the finders that exist."""
 
-    def __init__(self, callbacks, tell):
-        self.callbacks, self.asking, self.tell = callbacks, set(), tell
+    def __init__(self, recorder, callbacks):
+        self.recorder, self.callbacks, self.asking = recorder, callbacks, set()
         self.importing = False
+        self.waiting = [one for one in FRAMEWORKS if one.hooks]
+        for package in PACKAGES & sys.modules.keys():  # an interpreter may start with some of them
+            self.attach(package)
+
+    @harmless
+    def attach(self, package):
+        """Have the hooks of the frameworks that come with a package called after the imports that they wait for."""
+        for framework in [one for one in self.waiting if package in one.packages]:
+            self.waiting.remove(framework)
+            for module, hook in getattr(framework.module(), "hooks", lambda _: {})(self.recorder).items():
+                self.callbacks.setdefault(module, []).append(hook)
 
     def find_spec(self, name, path=None, target=None):
+        if name in PACKAGES:
+            self.attach(name)
         if name not in self.callbacks or name in self.asking:
             return None
         self.asking.add(name)
@@ -56,7 +69,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
             finally:
                 if outermost:
                     self.importing = False
-                    self.tell(clock() - begin, time.process_time() - busy)
+                    self.recorder.imported(clock() - begin, time.process_time() - busy)
             for callback in self.callbacks.pop(name, ()):  # not before: a script may only ask whether it is there
                 callback(module)
 
@@ -94,11 +107,11 @@ def run(config):
     rename_folders()
     sys.addaudithook(reads.audit)
     sys.addaudithook(files.audit)
-    after = {**callbacks(recorder), "safetensors.torch": [follow_safetensors], "h5py._hl.files": [follow_hdf5]}
+    after = {"safetensors.torch": [follow_safetensors], "h5py._hl.files": [follow_hdf5]}
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
         after["pynvml"] = [partial(fake_nvidia.attach_nvml, config["gpus"])]
-    sys.meta_path.insert(0, AfterImport(after, recorder.imported))
+    sys.meta_path.insert(0, AfterImport(recorder, after))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

@@ -14,23 +14,12 @@ from .op_tracer import StepTrace
 from .ranks.world import WORLD
 from .schedstat import clock
 
-LEAST_SECONDS = 1.0  # a shorter step is no answer by itself
 SLOW_SHARE = 0.25  # of the window: the trace of a first step that takes so long is the trace
 MOST_DRAWS = 64  # batches without a backward pass: this is not a step
 MOST_CALLS = 2000  # of modules, before the step begins, after which it is no longer looked for
 # What an optimizer does once, to make its state.
 MAKES_STATE = ("aten::zeros_like", "aten::empty_like", "aten::zeros", "aten::empty", "aten::zero_")
 MOST_TRACED_CALLS = 200000  # of modules, without a backward pass: a simulator asks its policy, say
-
-
-class _Trace(StepTrace):
-    def __init__(self, first, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.called = first.called
-
-    def entered(self, module, inputs):
-        super().entered(module, inputs)
-        self.called()
 
 
 class FirstStep:
@@ -80,7 +69,7 @@ class FirstStep:
         if threading.get_ident() != recorder.thread or not torch.is_grad_enabled():
             return
         self.forget_hook()
-        recorder.inference.stop_trace()
+        recorder.stop_trace()
         dispatch = sys.modules.get("torch.utils._python_dispatch")
         stack = getattr(dispatch, "_get_current_dispatch_mode_stack", None)
         try:
@@ -88,13 +77,13 @@ class FirstStep:
                 self.over = True
                 return
             count_saved = recorder.config.get("saved_hooks", True)
-            trace = _Trace(
-                self,
+            trace = StepTrace(
                 torch,
                 self.optimizers.values(),
                 count_saved=count_saved,
                 compiled=False,
                 backwards=recorder.backwards,
+                called=self.called,
             )
             recorder.trace_begins(trace)
         except Exception:  # noqa: BLE001 - the next step may be traced
@@ -151,16 +140,3 @@ class FirstStep:
         if not self.trace.steps:
             self.trace.step_made()
         return self.trace
-
-    def settle(self, phase, status):
-        """At the end of the measurement: its trace where there is no other, its time where there is no second step."""
-        if self.trace is None or phase.first_traced:
-            traced = phase.first_traced
-        else:
-            traced = phase.trace is None or (phase.trace_steps == 0 and not phase.untraceable)
-            if traced:
-                phase.use_first(self.whole_trace())
-        least = LEAST_SECONDS if status == "ended" else max(LEAST_SECONDS, self.recorder.config["measure_for"])
-        evaluating = status == "cut" and self.recorder.is_evaluating()
-        if traced and not phase.seconds and phase.anchors == 1 and (evaluating or self.seconds >= least):
-            phase.first_is_all(self.times, {"validation": clock() - self.recorder.last} if evaluating else {})

@@ -163,8 +163,9 @@ def argument(func, name, args, kwargs):
 class StepTrace:
     """Traces whole steps: switches the tracer on between two of them, and what must go with it; holds what was found."""
 
-    def __init__(self, torch, optimizers, *, count_saved, compiled, backwards=0, made=None):
+    def __init__(self, torch, optimizers, *, count_saved, compiled, backwards=0, made=None, called=None):
         self.torch, self.backwards = torch, backwards  # backward passes before it began
+        self.called = called  # None, or called whenever a module is
         self.steps = self.micro_batches = 0  # that it holds whole
         self.saved_tensor_bytes, self.model = 0, {}
         self.sizes = {}  # sides of tensors that follow a loop
@@ -190,10 +191,11 @@ class StepTrace:
         return value
 
     def entered(self, module, inputs):
-        if id(module) not in self.roots:
-            self.roots[id(module)] = module
+        self.roots.setdefault(id(module), module)
         if self.tracer.phase == "optimizer" and self.torch.is_grad_enabled():
             self.tracer.resume("forward")  # a closure that the optimizer calls
+        if self.called is not None:
+            self.called()
 
     def graph_freed(self):
         """Forget what a backward pass has freed; the next micro-batch saves its own tensors."""

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from array import array
 
+from .loaders import VALIDATION
 from .loops.progress_series import is_snapshot_due, make_snapshot
 from .loops.script_frames import outwards
+from .loops.source import loops_around
 from .schedstat import clock
 
 ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
+
+
+def outermost_loop(loop_stack, frame):
+    """Return frame and lines of the outermost loop around a unit, and whether there is one."""
+    frames = loop_stack.frames(frame)
+    for live in frames:
+        loops = loops_around(live)
+        if loops:
+            return live, (loops[0].lineno, loops[0].end_lineno), True
+    own = [live for live in frames if not loop_stack.is_library(live.f_code.co_filename)]
+    return (own or frames or [None])[0], ANYWHERE, False
 
 
 class LivePhase:
@@ -32,6 +45,7 @@ class LivePhase:
         self.blocked = array("d")  # per interval: the script's thread waited for anything but a core and next(loader)
         self.run_delay = array("d")  # per interval: it was ready and had no core; not part of `seconds`
         self.warm_seconds = None  # of the warm-up units
+        self.tail_seconds = 0.0  # from the last unit to the end of a script that ended
         self.gap_seconds = gap_seconds
         self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
         self.snapshots, self.upcoming = [], ([], [], [])
@@ -73,13 +87,16 @@ class LivePhase:
         self.anchors += 1
         if not seen.provisional:
             seen.evaluation.forget()
+        plain = False
         if self.unit_began is not None and 0 < earlier <= self.warm_units:
             self.warm_seconds = seen.interval.end(now)[0]
         elif self.unit_began is not None:
             self.add_interval(seen.interval.end(now))
             kept = self.events_of(seen)
+            plain = not kept
             if kept:
                 self.special[len(self.seconds) - 1] = kept
+        seen.activity.end_interval(plain=plain)
         if self.loader is None:
             self.loader = self.loader_of(seen.loaders, earlier)
         self.begins_count(seen, frame, earlier)
@@ -120,10 +137,12 @@ class LivePhase:
 
     def events_of(self, seen):
         """Return what the last interval held beside its unit."""
-        events = {} if seen.provisional else seen.events
+        events, loaders = {} if seen.provisional else dict(seen.events), seen.loaders
+        if VALIDATION in loaders.drawn:
+            events["validation_batches"] = loaders.drawn[VALIDATION]
         kept = {kind: value for kind, value in events.items() if self.kept_events is None or kind in self.kept_events}
-        if not seen.provisional and seen.loaders.was_opened(self.loader):
-            kept["opened"] = len(seen.loaders.opened)
+        if not seen.provisional and loaders.was_opened(self.loader):
+            kept["opened"] = len(loaders.opened)
         if self.traced_here:
             kept["traced"] = True
         return kept
@@ -215,4 +234,5 @@ class LivePhase:
     # -- the record
 
     def own_facts(self):
-        """Return what only this kind of phase knows, as JSON-ready values; None for nothing."""
+        """Return what only this kind of phase knows, as JSON-ready values."""
+        return {}

@@ -297,19 +297,6 @@ class GenerationFacts(TypedDict):
     same_loop: bool  # both are calls at one place, whose innermost loop is over tokens
 
 
-class InferenceFacts(TypedDict):
-    """What a phase does whose units only run models forward."""
-
-    sizes: list[int | None]  # items of each unit
-    kind: str  # image, text, prompt or item
-    over_modules: bool  # the innermost loop is over the modules of one unit
-    weights_dtype: str
-    activation_bytes: int
-    warm_seconds: float | None  # of the first unit, which is not among the intervals
-    tail_seconds: float  # from its last call to the end of a script that ended
-    generation: GenerationFacts | None
-
-
 class FollowedSize(TypedDict):
     """A side of the tensors that is computed from a loop's variable."""
 
@@ -323,6 +310,7 @@ class FollowedSize(TypedDict):
 
 
 class _PhaseRecord(Intervals):
+    trains: bool
     line: int
     file: str
     told: TrainerLength | None
@@ -344,13 +332,21 @@ class _PhaseRecord(Intervals):
     calls: int
     host_seconds: float
     host_calls: int
-    inference: InferenceFacts | None  # None for training
+    warm_seconds: float | None  # of the first unit, where it is not among the intervals
+    tail_seconds: float  # from the last unit to the end of a script that ended
 
 
 class PhaseRecord(_PhaseRecord, total=False):
     """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
 
     call: int  # of the function that holds the loop, by a library that calls it again and again: 1 for the first
+    # of units that only run models forward:
+    sizes: list[int | None]  # items of each unit
+    item: str  # image, text, prompt or item
+    over_modules: bool  # the innermost loop is over the modules of one unit
+    weights_dtype: str
+    activation_bytes: int
+    generation: GenerationFacts | None
 
 
 class AutocastRecord(TypedDict):

@@ -26,6 +26,7 @@ from .loops.progress_series import COUNTS_BYTES, ProgressTracker
 from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.upcoming_work import UpcomingWork
+from .phase import outermost_loop
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
@@ -207,6 +208,11 @@ class Recorder:
         self.tracing = None
         self.step_trace.stop(self.backwards)
 
+    def stop_trace(self):
+        """Stop the trace of a unit that will not be complete."""
+        if self.tracing is not None and not self.first.running:
+            self.trace_ends()
+
     def optimizer_made(self, optimizer):
         self.optimizers_made += 1
         self.made.add(id(optimizer))
@@ -307,7 +313,7 @@ class Recorder:
     def new_phase(self, frame, now):
         """Begin a phase of training with this step."""
         frames, before, last = self.loop_stack.frames(frame), self.phase, self.last
-        top, lines, _ = self.inference.places.outermost_loop(frame)
+        top, lines, _ = outermost_loop(self.loop_stack, frame)
         phase = Training(top, lines, batch=self.batch, gap_seconds=now - (last or self.started))
         called = called_by_libraries(frames)
         phase.follow(called[-1][0] if called else None, before)
@@ -344,8 +350,7 @@ class Recorder:
 
     def phase_begins(self, phase, instead_of=None):
         """Begin a phase: another loop makes the units from now on."""
-        if self.tracing is not None and not self.first.running:
-            self.trace_ends()
+        self.stop_trace()
         if self.phase is not None:
             self.phase.leave()
         if instead_of is not None:
@@ -355,6 +360,7 @@ class Recorder:
 
     def drop_preparation(self, phase):
         """Drop a phase of inference where training begins: its units were forward passes of it, or came before it."""
+        self.stop_trace()
         self.phases.remove(phase)
         if not any(one.trains for one in self.phases):
             self.phases = [one for one in self.phases if one.own_work and one.anchors >= LEAST_KEPT]
@@ -390,8 +396,9 @@ class Recorder:
             return
         self.status = status
         training = next((one for one in self.phases if one.trains), None)
-        if training is not None:
-            self.first.settle(training, status)
+        for phase in (training, self.inference.phase):
+            if phase is not None:
+                phase.settle(self, status)
         self.reads.tell_modules()
         write_result(self, status, detail)
         try:

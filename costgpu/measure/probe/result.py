@@ -23,7 +23,6 @@ RESULT_VERSION = 1
 
 def write_result(recorder, status, detail):
     """Write the result file whole, or not at all."""
-    recorder.inference.settle(status)
     times = os.times()
     fit = recorder.fits.going
     result = {
@@ -131,7 +130,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
     seconds, waits, blocked, run_delay = phase.whole_intervals(MOST_TIMES)
     for (_, optimizer), number in phase.sites.items():
         counts[optimizer] = counts.get(optimizer, 0) + number
-    return {
+    record: PhaseRecord = {
         "line": line,
         "file": os.path.basename(path),
         "told": phase.told,
@@ -166,8 +165,12 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
         "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
         "call": phase.call,
-        "inference": phase.own_facts(),
+        "trains": phase.trains,
+        "warm_seconds": phase.warm_seconds,
+        "tail_seconds": phase.tail_seconds,
     }
+    record.update(phase.own_facts())
+    return record
 
 
 def describe_loader(loader, fetch) -> Loader:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from .frameworks.trainers import TRAINERS, told_by
-from .loaders import VALIDATION
+from .frameworks.trainers import told_by
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .op_tracer import StepTrace
 from .patching import harmless
 from .phase import LivePhase
 from .ranks.world import WORLD
+from .schedstat import clock
 
+LEAST_SECONDS = 1.0  # a shorter first step is no answer by itself
 MOST_TRACED = 8
 MOST_LATE_SECONDS = 0.5
 MOST_IDLE = 50  # steps of others, each after a backward pass: no critic makes so many
@@ -110,21 +111,25 @@ class Training(LivePhase):
         WORLD.collectives.step_made()
         if earlier == 0:
             if seen.first.is_slow():
-                self.use_first(seen.first.whole_trace())
+                self.trace, self.first_traced = seen.first.whole_trace(), True
             seen.data_parts.look(frame)
         elif earlier == 1 and self.first_traced:  # unless other optimizers step after it, or the next step is quick
             if len(self.sites) > 1 or (self.seconds and self.seconds[-1] < QUICK_SHARE * seen.first.seconds):
                 self.trace, self.first_traced = None, False
 
-    def use_first(self, trace):
-        """Take the trace of the first step."""
-        self.trace, self.first_traced = trace, True
-
-    def first_is_all(self, times, beside):
-        """Note the times of the first step where there is no other, and what goes on beside it so far."""
-        self.first = times
-        if beside:
-            self.special[0] = beside
+    def settle(self, seen, status):
+        """Take the first step's trace where there is no other, and its time where there is no second step."""
+        first, window = seen.first, seen.config["measure_for"]
+        missing = self.trace is None or (self.trace_steps == 0 and not self.untraceable)
+        if first.trace is not None and not self.first_traced and missing:
+            self.trace, self.first_traced = first.whole_trace(), True
+        evaluating = status == "cut" and seen.is_evaluating()
+        least = LEAST_SECONDS if status == "ended" else max(LEAST_SECONDS, window)
+        alone = self.first_traced and not self.seconds and self.anchors == 1
+        if alone and (evaluating or first.seconds >= least):
+            self.first = first.times
+            if evaluating:
+                self.special[0] = {"validation": clock() - seen.last}
 
     def loader_of(self, loaders, earlier):
         return loaders.feeds(earlier == 0)
@@ -133,14 +138,7 @@ class Training(LivePhase):
         return loaders.batches - loaders.batches_beside
 
     def told_at(self, seen, frame):
-        return told_by(frame, TRAINERS) or seen.progress.fit_length()
-
-    def events_of(self, seen):
-        kept = super().events_of(seen)
-        if seen.loaders.drawn.get(VALIDATION):
-            kept["validation_batches"] = seen.loaders.drawn[VALIDATION]
-        seen.activity.end_interval(plain=not kept)
-        return kept
+        return told_by(frame, "trainers") or seen.progress.fit_length()
 
     def counted_snapshots(self):
         """Return the snapshots, in which the loops over optimizers are told: they do not multiply the steps."""

@@ -18,13 +18,6 @@ from costgpu.measure.probe.record import (
 )
 from costgpu.measure.profile.accumulation import accumulation, batches_per_step
 from costgpu.measure.profile.growth import growing
-from costgpu.measure.profile.inference import (
-    inference_total,
-    known_by_one,
-    tail,
-    unit_of,
-    warm_up_seconds,
-)
 from costgpu.measure.profile.neighbours import Neighbours, neighbours_of
 from costgpu.measure.profile.parallelism import of_whole_model, parallel_notes, parallelism_of
 from costgpu.measure.profile.progress_series import (
@@ -40,6 +33,7 @@ from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.measure.profile.torch_notes import stepped, stepped_once, torch_notes, trains_again
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
 from costgpu.measure.profile.uneven_steps import evened
+from costgpu.measure.profile.units import unit_of
 from costgpu.measure.profile.waiting import notes_of_queue, run_delay_of_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
@@ -60,6 +54,7 @@ from costgpu.units import format_duration
 
 MAPPED_BYTES = 1 << 20  # larger blocks are mapped, and unmapped when they are freed (glibc)
 UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
+LEAST_TAIL_SECONDS = 0.1  # after the last unit of an ended script
 VIEW_SECONDS = 50e-6  # an op that is quicker than this made no large tensor
 LEAST_PAUSE_SECONDS = 1e-3  # between two phases; less is nothing to tell
 CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
@@ -85,7 +80,9 @@ def build_profile(
         phases = _torch_phases(record, found)
         framework = _framework(record, torch)
         setup -= record["before"]["validation"] + record["before"]["save"]
-        setup += warm_up_seconds(stepped(record)[0], phases[0])
+        warm, step = stepped(record)[0]["warm_seconds"], phases[0].step
+        if warm and step.count:  # the first unit pays for what is made only once
+            setup += max(0.0, warm - step.median_seconds)
         if record["status"] != "ended":
             later = _later_phases(record, phases[-1])
         notes = torch_notes(phases, later, record, torch)
@@ -130,9 +127,10 @@ def build_profile(
 
 def trained_by_torch(record: ProbeRecord) -> bool:
     """Return whether torch's optimizers (or backward passes) tell the steps; else it is the probe's progress series."""
-    phases = record.get("phases") or []
-    if any(phase["steps"] > 1 or known_by_one(phase) for phase in phases):
-        return True
+    for phase in record.get("phases") or []:
+        # one unit of inference tells enough where it was traced, and timed as a whole or by its parts
+        if phase["steps"] > 1 or (not phase["trains"] and phase["seconds"] and phase["trace_steps"]):
+            return True
     return stepped_once(record) and not shows_progress(record)
 
 
@@ -208,9 +206,7 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
     drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
     data = data_loading(raw, used, batches_per_step(raw["snapshots"]) or min(micro_batches, drawn))
     unit = unit_of(raw)
-    total = (
-        total_steps(raw, ended=ended, micro_batches=micro_batches) if unit.trains else inference_total(raw, ended=ended)
-    )
+    total = total_steps(raw, ended=ended, micro_batches=micro_batches)
     if raw.get("call", 1) > 1 and not ended and total.steps is not None:
         by = next((loop["caller"] for shot in raw["snapshots"] for loop in shot["loops"] if "caller" in loop), "")
         total = replace(called_again(total.how, raw["call"], by, total.steps), loops=total.loops)
@@ -234,7 +230,9 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
     pause = raw["gap_seconds"] - step.median_seconds
     if gap and pause > LEAST_PAUSE_SECONDS:
         found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
-    found += tail(raw)
+    tail = raw["tail_seconds"]
+    if tail >= LEAST_TAIL_SECONDS:
+        found.append(Extra(kind=ExtraKind.OTHER, seconds_each=tail, rhythm=Rhythm.RUN, note="after the last unit"))
     steps = max(1, raw["trace_steps"])
     return Phase(
         label=f"{raw['file']}:{raw['line']}",

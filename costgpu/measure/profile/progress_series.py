@@ -15,11 +15,12 @@ from costgpu.measure.probe.record import (
     SeriesRecord,
 )
 from costgpu.measure.profile.gpu_paths import gpu_path
-from costgpu.measure.profile.inference import unit_of_series
 from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits
-from costgpu.measure.profile.series_totals import place_of, total_of, total_of_calls
+from costgpu.measure.profile.series_totals import total_of, total_of_calls
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize, untold
+from costgpu.measure.profile.total_steps import place_of
+from costgpu.measure.profile.units import unit_of_series
 from costgpu.measure.profile.waiting import run_delay_of_all
 from costgpu.models.workload import (
     DataLoading,

@@ -8,15 +8,13 @@ from dataclasses import replace
 from costgpu.measure.probe.record import (
     Again,
     Intervals,
-    PlainLoop,
     ProbeRecord,
     SeriesRecord,
-    SurroundingLoop,
     TimeBudget,
 )
 from costgpu.measure.profile.loop_bounds import number
 from costgpu.measure.profile.search_times import mean_length, search_in_words
-from costgpu.measure.profile.total_steps import FOREVER_STEPS, called_again, total_steps
+from costgpu.measure.profile.total_steps import FOREVER_STEPS, called_again, place_of, total_steps
 from costgpu.models.workload import Total, TotalKind
 from costgpu.units import format_duration
 
@@ -108,11 +106,6 @@ def total_of_calls(each: str, count: float, again: Again) -> Total:
         how += "; it may stop early"
     steps = max(times, again["times"]) * count
     return Total(kind=TotalKind.APPROXIMATE, steps=steps, steps_per_epoch=count, how=how)
-
-
-def place_of(loop: SurroundingLoop | PlainLoop) -> str:
-    """``train.py:31``, or the library's function that repeats."""
-    return f"{loop['file']}:{loop['line']}" if loop["line"] else loop["file"]
 
 
 def _bars_total(series: SeriesRecord, record: ProbeRecord) -> Total:

@@ -10,6 +10,7 @@ from costgpu.measure.profile.growth import growth_notes
 from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.step_times import untold
 from costgpu.measure.profile.uneven_steps import acting_in_steps
+from costgpu.measure.profile.units import counted_by_loops
 from costgpu.models.workload import LaterPhase, Phase
 from costgpu.units import format_duration, plural_unit
 
@@ -20,8 +21,9 @@ def stepped_once(record: ProbeRecord) -> bool:
 
 
 def stepped(record: ProbeRecord) -> list[PhaseRecord]:
-    """Return the phases in which a step was made, timed by their only one if there is no other."""
-    return [_with_its_only_step(acting_in_steps(phase)) for phase in record["phases"] if phase["steps"] > 0]
+    """Return the phases in which a step was made, by the loops that count; timed by their only step if there is no other."""
+    phases = [counted_by_loops(phase) for phase in record["phases"] if phase["steps"] > 0]
+    return [_with_its_only_step(acting_in_steps(phase)) for phase in phases]
 
 
 def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:

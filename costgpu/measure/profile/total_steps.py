@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
-from costgpu.measure.probe.record import Intervals, Loop, Snapshot
+from costgpu.measure.probe.record import Intervals, Loop, PlainLoop, Snapshot, SurroundingLoop
 from costgpu.measure.profile.accumulation import batches_per_step, loops_of, rates_of
 from costgpu.measure.profile.clocked_loops import with_clock
 from costgpu.measure.profile.loop_bounds import number
@@ -69,7 +69,7 @@ def _counted(phase: Intervals, *, ended: bool, micro_batches: float) -> Total:
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=epoch, how=_unread(nest), loops=texts)
     if count >= FOREVER_STEPS:
         endless = next((loop for loop in nest.loops if number(loop["trips"]) == math.inf), nest.loops[0])
-        how = f"the loop at {_place(endless)} ({endless['source']}) has no end of its own"
+        how = f"the loop at {place_of(endless)} ({endless['source']}) has no end of its own"
         first = nest.early[0] if nest.early else None
         how += f"; it stops when {first['test']} (line {first['line']})" if first is not None else ""
         kind = TotalKind.UNKNOWN if first is not None else TotalKind.UNBOUNDED
@@ -103,7 +103,7 @@ def _of_loops(
         lost = lost_before(nest)
         count = whole_steps(count, nest) - lost.steps
         if lost.loop is not None:
-            how += f"; the first {lost.rounds:,.0f} iterations at {_place(lost.loop)} made none"
+            how += f"; the first {lost.rounds:,.0f} iterations at {place_of(lost.loop)} made none"
             kind = kind if lost.for_good else TotalKind.APPROXIMATE
         if seen is not None:
             count *= seen.ratio
@@ -121,7 +121,7 @@ def _of_loops(
     if late is not None and kind is TotalKind.EXACT:
         kind, how = (
             TotalKind.UPPER_BOUND,
-            f"{how}; how many iterations at {_place(late)} come before its first is not known",
+            f"{how}; how many iterations at {place_of(late)} come before its first is not known",
         )
     if phase["steps"] > count + 1:
         kind, how = TotalKind.APPROXIMATE, f"{how}; {phase['steps']:,} were seen"
@@ -139,7 +139,7 @@ def _doubts(phase: Intervals, nest: Nest, *, steady: bool) -> list[str]:
     doubts = []
     changing = next((loop for loop in nest.loops if loop.get("varies")), None)
     if changing is not None and nest.cap is None:
-        doubts.append(f"the length of the loop at {_place(changing)} changes, this is as of now")
+        doubts.append(f"the length of the loop at {place_of(changing)} changes, this is as of now")
     if nest.cap is not None and any(loop.get("driven") for loop in nest.loops):
         doubts.append("each call may be of another length")
     if not nest.sure:
@@ -200,7 +200,7 @@ def _unread(nest: Nest) -> str:
     place = next((n for n in open_ended if loops[n]["kind"] == "for"), open_ended[0])
     reason = loops[place]
     whose = "a library's loop" if reason["library"] else "the loop"
-    words = f"{whose} at {_place(reason)} ({reason['source']})"
+    words = f"{whose} at {place_of(reason)} ({reason['source']})"
     inner = nest.levels[place + 1] if place + 1 < len(loops) else None
     if inner is not None and not math.isinf(inner):
         words = f"{_product(loops[place + 1 :], nest.steps.per_step)} for each item of {words}, which"
@@ -209,8 +209,9 @@ def _unread(nest: Nest) -> str:
     return f"{words}; it is made {_product(around, 1.0)} times" if around else words
 
 
-def _place(loop: Loop) -> str:
-    return f"{loop['file']}:{loop['line']}"
+def place_of(loop: Loop | SurroundingLoop | PlainLoop) -> str:
+    """Return ``train.py:31``, or the name of what repeats in a library."""
+    return f"{loop['file']}:{loop['line']}" if loop["line"] else loop["file"]
 
 
 def _describe(loop: Loop) -> str:
@@ -218,12 +219,12 @@ def _describe(loop: Loop) -> str:
     count = "?" if trips is None else "endless" if math.isinf(trips) else f"{trips:,.0f}"
     word = "while" if loop["kind"] == "while" else "for … in"
     bounds = "; ".join(f"{b['how']} {b['test']}" for b in loop["bounds"] if b["how"] != "while")
-    return f"{_place(loop)} {word} {loop['source']}: {count}" + (f" ({bounds})" if bounds else "")
+    return f"{place_of(loop)} {word} {loop['source']}: {count}" + (f" ({bounds})" if bounds else "")
 
 
 def _product(loops: list[Loop], per_iteration: float) -> str:
     parts = [
-        f"{number(loop['trips']):,.0f} ({_place(loop)})"
+        f"{number(loop['trips']):,.0f} ({place_of(loop)})"
         for loop in loops
         if number(loop["trips"]) not in (None, 1.0) and not math.isinf(number(loop["trips"]) or 0)
     ]

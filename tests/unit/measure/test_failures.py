@@ -80,12 +80,12 @@ IN_WORKER = (
 
 
 def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
-    return {"status": status, "phases": [{"steps": steps}], "wall_seconds": 1.5, "torch": {}} | other
+    return {"status": status, "phases": [{"steps": steps, "trains": True}], "wall_seconds": 1.5, "torch": {}} | other
 
 
 @pytest.mark.parametrize("status", ["cut", "ended"])
 def test_a_single_step_that_took_long_is_an_answer(log: Path, status: str) -> None:
-    seen = stepped(1, status, phases=[{"steps": 1, "first": [52.0, 0.0, 0.0, 0.0]}])
+    seen = stepped(1, status, phases=[{"steps": 1, "trains": True, "first": [52.0, 0.0, 0.0, 0.0]}])
     assert explain(outcome(log, seen), SCRIPT, PYTHON) is None
 
 
@@ -156,7 +156,7 @@ ASSERTS = f"Traceback (most recent call last):\n{FRAME}    assert torch.cuda.is_
 MARKED = ASSERTS + "           ~~~~~~~~~~~~~~~~~~~~~~~^^\n"  # Python 3.13 and newer
 NO_SOURCE = 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nAssertionError\n'
 
-SCORED: Any = {"steps": 1, "inference": {"sizes": [1]}, "seconds": [1.0], "trace_steps": 0}
+SCORED: Any = {"steps": 1, "trains": False, "seconds": [1.0], "trace_steps": 0}
 DATA = "[Errno 2] No such file: 'data.csv'"
 DIVIDED = crash("ZeroDivisionError", "division by zero")
 

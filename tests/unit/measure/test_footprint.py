@@ -213,15 +213,6 @@ def test_a_profile_keeps_every_name_that_a_file_can_have(tmp_path: Path) -> None
     assert load_profile(tmp_path / "profile.json").footprint == used
 
 
-def test_an_old_profile_has_no_footprint(tmp_path: Path) -> None:
-    path = tmp_path / "profile.json"
-    save_profile(build(result(phase())), path)
-    document = json.loads(path.read_text())
-    del document["footprint"]
-    path.write_text(json.dumps(document))
-    assert load_profile(path).footprint is None
-
-
 def test_the_hook_never_raises_and_survives_what_a_script_does_to_its_descriptor(tmp_path: Path) -> None:
     reads: Any = Reads(tmp_path)  # type: ignore[no-untyped-call]
     for arguments in (

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.profile.inference import inference_total, unit_of
 from costgpu.measure.profile.profile_builder import trained_by_torch
-from costgpu.models.workload import ExtraKind, Phase, TotalKind
-from tests.unit.measure.records import build, loop, phase, result, shot
+from costgpu.measure.profile.total_steps import total_steps
+from costgpu.measure.profile.units import counted_by_loops, unit_of
+from costgpu.models.workload import ExtraKind, Phase, Rhythm, Total, TotalKind
+from tests.unit.measure.records import build, loop, phase, record, result, shot
 
 TOLD = {"trainer": "pipeline", "total": 25.0, "per_epoch": None, "may_stop": [], "how": "25 batches"}
 TOKENS = {
@@ -22,22 +23,23 @@ TOKENS = {
 }
 
 
-def facts(**other: Any) -> Any:
-    return {
-        "sizes": [8, 8, 8, 3],
-        "kind": "image",
-        "over_modules": False,
-        "weights_dtype": "float16",
-        "activation_bytes": 5000,
-        "warm_seconds": None,
-        "tail_seconds": 0.0,
-        "generation": None,
-    } | other
+SCORING = {
+    "trains": False,
+    "sizes": [8, 8, 8, 3],
+    "item": "image",
+    "over_modules": False,
+    "weights_dtype": "float16",
+    "activation_bytes": 5000,
+    "generation": None,
+}
 
 
-def raw(*loops: Any, told: Any = None, **other: Any) -> Any:
-    shots = [shot(1, *loops), shot(4, *loops)]
-    return phase(*shots, seconds=[0.5] * 8, told=told, optimizers=[], inference=facts(**other))
+def raw(*loops: Any, **other: Any) -> Any:
+    return phase(shot(1, *loops), shot(4, *loops), seconds=[0.5] * 8, **SCORING | other)
+
+
+def total_of(*loops: Any, **other: Any) -> Total:
+    return total_steps(counted_by_loops(raw(*loops, **other)), ended=False)
 
 
 def test_a_loop_over_batches() -> None:
@@ -45,7 +47,7 @@ def test_a_loop_over_batches() -> None:
     found = unit_of(record)
     assert (found.items, found.item, found.weights_dtype) == (8, "image", "float16")
     assert (found.independent, found.name, unit_of(raw(loop(3, 100), sizes=[1, 1, 1])).name) == (True, "batch", "image")
-    total = inference_total(record, ended=False)
+    total = total_of(loop(3, 100, source="loader"))
     assert (total.kind, total.steps) == (TotalKind.EXACT, 100)
 
 
@@ -58,17 +60,26 @@ def test_items_that_can_be_grouped_otherwise(source: str, stride: int, independe
 
 def test_what_drives_the_units_counts_and_the_loops_of_its_library_do_not() -> None:
     inner = loop(9, 7, library=True)
-    total = inference_total(raw(loop(3, 4), inner, told=TOLD), ended=False)
+    total = total_of(loop(3, 4), inner, told=TOLD)
     assert (total.kind, total.steps) == (TotalKind.EXACT, 4 * 25)
-    assert "pipeline" in total.how
+    assert (total.how, total.loops[-1]) == ("4 (train.py:3) × 25 (pipeline)", "pipeline for … in batches: 25")
     over_its_results = loop(5, None, source="pipe(texts)")
-    assert inference_total(raw(over_its_results, told=TOLD), ended=False).steps == 25
+    assert total_of(over_its_results, told=TOLD).steps == 25
 
 
 def test_a_loop_over_the_parts_of_one_unit_does_not_count() -> None:
     loops = (loop(3, 40), loop(4, 12, source="blocks"))
-    assert inference_total(raw(*loops, over_modules=True), ended=False).steps == 40
-    assert inference_total(raw(*loops, generation={**TOKENS, "same_loop": True}), ended=False).steps == 40
+    assert total_of(*loops, over_modules=True).steps == 40
+    assert total_of(*loops, generation={**TOKENS, "same_loop": True}).steps == 40
+
+
+def test_what_a_loop_around_one_unit_holds_comes_with_its_iterations() -> None:
+    work = record("work", kind="checkpoint", every=10, opens=[10.0], loop_line=3, source="save(features)")
+    seen = raw(loop(3, 40), loop(4, 12, source="blocks"), over_modules=True) | {
+        "upcoming": {"later": [], "periodic": [work], "applied": []}
+    }
+    (found,) = build(result(seen)).phases[0].extras
+    assert (found.kind, found.rhythm, found.every) == (ExtraKind.CHECKPOINT, Rhythm.STEPS, 10)
 
 
 def test_a_leading_dimension_that_always_changes_is_no_number_of_items() -> None:

@@ -66,6 +66,7 @@ def test_modules_that_launch() -> None:
     launch = find_launch(("launch", "--num_processes", "2", "train.py"), "accelerate.commands.accelerate_cli")
     assert launch.processes == 2
     assert find_launch(("x",), "package.train") is None
+    assert find_launch(("config",), "accelerate.commands.accelerate_cli") is None
 
 
 @pytest.mark.parametrize("line", ["torchrun", "torchrun --nproc-per-node 4", "torchrun --no-python train.sh"])

@@ -1,4 +1,4 @@
-"""What trainers say of their evaluations, by stand-ins with their attributes.
+"""What trainers say of their evaluations and checkpoints, by stand-ins with their attributes.
 
 One file of more than 400 lines: one stand-in for each trainer.
 """
@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.frameworks import keras_hooks, told_validation, trainers
+from costgpu.measure.probe.frameworks import ignite_totals, keras_hooks, lightning_hooks, transformers_hooks
+from costgpu.measure.probe.frameworks.saving_hooks import Saving
 
-told: Any = told_validation  # for Python 3.8, without types
-probe: Any = trainers
+ignite: Any = ignite_totals  # for Python 3.8, without types
 keras: Any = keras_hooks
+lightning: Any = lightning_hooks
+saving: Any = Saving
+transformers: Any = transformers_hooks
 
 
 class Data:
@@ -63,6 +66,9 @@ def evaluated(found: Any, steps: float, per_epoch: float) -> tuple[float, float]
     return round(amount / found["every"], 3), found["batches"]
 
 
+ENDLESS = {"num_training_batches": math.inf, "val_check_batch": 100}
+
+
 @pytest.mark.parametrize(
     ("settings", "steps", "per_epoch", "rhythm", "evaluations"),
     [
@@ -76,27 +82,21 @@ def evaluated(found: Any, steps: float, per_epoch: float) -> tuple[float, float]
         ({"check_val_every_n_epoch": None, "val_check_batch": 300}, 1340, 67, "steps", 13),  # 4,000 batches by threes
         ({"val_check_batch": 50, "accumulate_grad_batches": 4}, 1000, 50, "steps", 80),
         ({}, 500, 200, "steps", 2),  # max_steps in the third epoch
-        ({"num_training_batches": math.inf, "val_check_batch": 100}, 3000, None, "steps", 30),
-        (
-            {"num_training_batches": math.inf, "val_check_batch": 100, "accumulate_grad_batches": 4},
-            3000,
-            None,
-            "steps",
-            120,
-        ),
+        (ENDLESS, 3000, None, "steps", 30),
+        (ENDLESS | {"accumulate_grad_batches": 4}, 3000, None, "steps", 120),
     ],
 )
 def test_when_lightning_validates(settings: Any, steps: float, per_epoch: Any, rhythm: str, evaluations: float) -> None:
-    found = told.lightning_validation(lightning_trainer(Data(100), **settings), steps, per_epoch)
+    found = lightning.validation_of(lightning_trainer(Data(100), **settings), steps, per_epoch)
     assert found["rhythm"] == rhythm
     assert evaluated(found, steps, per_epoch or 1) == (evaluations, 100)
 
 
 def test_lightning_validates_by_the_clock_or_after_epochs_without_a_length() -> None:
-    found = told.lightning_validation(lightning_trainer(Data(100), _val_check_time_interval=900.0), 4000, 200)
+    found = lightning.validation_of(lightning_trainer(Data(100), _val_check_time_interval=900.0), 4000, 200)
     assert (found["rhythm"], found["every"]) == ("seconds", 900)
     endless = lightning_trainer(Data(100), num_training_batches=math.inf, val_check_batch=math.inf)
-    found = told.lightning_validation(endless, 3000, None)
+    found = lightning.validation_of(endless, 3000, None)
     assert (found["rhythm"], found["every"]) == ("epoch", 1)
 
 
@@ -119,15 +119,15 @@ def test_the_batches_of_loaders_that_lightning_has_not_opened(
     loaders: Any, limit: Any, batches: Any, size: Any
 ) -> None:
     trainer = lightning_trainer(*loaders, set_up=False, limit_val_batches=limit)
-    found = told.lightning_validation(trainer, 4000, 200)
+    found = lightning.validation_of(trainer, 4000, 200)
     assert (found["batches"], found["batch_size"]) == (batches, size)
 
 
 def test_lightning_that_validates_nothing() -> None:
-    assert told.lightning_validation(lightning_trainer(Data(100), enable_validation=False), 4000, 200) is None
-    assert told.lightning_validation(lightning_trainer(Data(0)), 4000, 200) is None
+    assert lightning.validation_of(lightning_trainer(Data(100), enable_validation=False), 4000, 200) is None
+    assert lightning.validation_of(lightning_trainer(Data(0)), 4000, 200) is None
     never = lightning_trainer(Data(100), check_val_every_n_epoch=5)
-    assert told.lightning_validation(never, 800, 200) is None, "it ends after four epochs"
+    assert lightning.validation_of(never, 800, 200) is None, "it ends after four epochs"
 
 
 class Timer:
@@ -136,12 +136,14 @@ class Timer:
 
 
 def test_lightning_s_clock() -> None:
-    limited = probe.lightning(lightning_trainer(Data(100), callbacks=[Timer(7200.0), Timer(None), Timer(9000.0)]))
+    limited = lightning.trainer_length(
+        lightning_trainer(Data(100), callbacks=[Timer(7200.0), Timer(None), Timer(9000.0)])
+    )
     assert (limited["seconds"], limited["may_stop"], limited["total"]) == (7200, ["max_time"], 4000)
-    timed = probe.lightning(lightning_trainer(Data(100), callbacks=[Timer(None)]))
+    timed = lightning.trainer_length(lightning_trainer(Data(100), callbacks=[Timer(None)]))
     assert (timed["seconds"], timed["may_stop"]) == (None, [])
     endless = lightning_trainer(callbacks=[Timer(60)], max_epochs=-1, estimated_stepping_batches=math.inf)
-    assert (probe.lightning(endless)["seconds"], probe.lightning(endless)["total"]) == (60, "inf")
+    assert (lightning.trainer_length(endless)["seconds"], lightning.trainer_length(endless)["total"]) == (60, "inf")
 
 
 def hugging_face_trainer(data: Any, *, state: Any = None, **other: Any) -> Any:
@@ -183,15 +185,15 @@ def hugging_face_trainer(data: Any, *, state: Any = None, **other: Any) -> Any:
     ],
 )
 def test_when_hugging_face_evaluates(settings: Any, state: Any, evaluations: float) -> None:
-    found = probe.hugging_face(hugging_face_trainer(Data(3200), state=state, **settings))
+    found = transformers.trainer_length(hugging_face_trainer(Data(3200), state=state, **settings))
     assert found["per_epoch"] == 100
     assert evaluated(found["validation"], found["total"], found["per_epoch"]) == (evaluations, 200)
 
 
 @pytest.mark.parametrize("every", [5000, 600])
 def test_the_last_evaluation_of_older_versions(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    monkeypatch.setitem(told.sys.modules, "transformers", SimpleNamespace(__version__="4.44.2"))
-    found = probe.hugging_face(hugging_face_trainer(Data(3200), eval_steps=every))["validation"]
+    monkeypatch.setitem(transformers.sys.modules, "transformers", SimpleNamespace(__version__="4.44.2"))
+    found = transformers.trainer_length(hugging_face_trainer(Data(3200), eval_steps=every))["validation"]
     assert (found and round(2000 / found["every"], 3)) == (3 if every == 600 else None)
 
 
@@ -208,22 +210,37 @@ def test_the_last_evaluation_of_older_versions(monkeypatch: pytest.MonkeyPatch, 
     ],
 )
 def test_the_batches_of_hugging_face_s_evaluations(data: Any, other: Any, batches: Any) -> None:
-    assert probe.hugging_face(hugging_face_trainer(data, **other))["validation"]["batches"] == batches
+    assert transformers.trainer_length(hugging_face_trainer(data, **other))["validation"]["batches"] == batches
+
+
+@pytest.mark.parametrize(
+    ("strategy", "state", "saves"),
+    [
+        ("steps", {}, {"rhythm": "steps", "every": 500}),
+        ("steps", {"save_steps": 70}, {"rhythm": "steps", "every": 70}),  # a share, which it resolves
+        ("epoch", {}, {"rhythm": "epoch", "every": 1}),
+        ("no", {}, None),
+        ("best", {}, None),
+    ],
+)
+def test_when_hugging_face_saves(strategy: str, state: Any, saves: Any) -> None:
+    trainer = hugging_face_trainer(Data(3200), state=state, save_strategy=SimpleNamespace(value=strategy))
+    assert transformers.trainer_length(trainer)["saves"] == saves
 
 
 def test_a_stream_of_hugging_face_is_evaluated_at_its_end() -> None:
     trainer = hugging_face_trainer(Data(3200), eval_strategy="epoch", max_steps=700, state={"max_steps": 700})
     trainer.args.save_strategy = "epoch"
     trainer.callback_handler.train_dataloader = Stream()
-    found = probe.hugging_face(trainer)
+    found = transformers.trainer_length(trainer)
     assert (found["per_epoch"], found["total"]) == (None, 700)
     assert (found["validation"]["rhythm"], found["validation"]["every"]) == ("steps", 700)
     assert found["saves"] == {"rhythm": "steps", "every": 700}
 
 
 def test_hugging_face_that_evaluates_nothing() -> None:
-    assert probe.hugging_face(hugging_face_trainer(Data(3200), eval_strategy="no"))["validation"] is None
-    assert probe.hugging_face(hugging_face_trainer(Data(3200), eval_steps=None))["validation"] is None
+    assert transformers.trainer_length(hugging_face_trainer(Data(3200), eval_strategy="no"))["validation"] is None
+    assert transformers.trainer_length(hugging_face_trainer(Data(3200), eval_steps=None))["validation"] is None
 
 
 class DataLoader(Data):
@@ -290,13 +307,14 @@ def enclosed() -> Any:
     ],
 )
 def test_when_ignite_validates(handlers: Any, evaluations: float, batches: float) -> None:
-    found = probe.ignite(ignite_engine(**handlers))["validation"]
+    found = ignite.engine_length(ignite_engine(**handlers))["validation"]
     assert evaluated(found, 1000, 50) == (evaluations, batches)
 
 
 def test_ignite_that_validates_nothing() -> None:
     assert (
-        probe.ignite(ignite_engine(epoch_completed=[(run, (), {})], started=[(run, (VAL,), {})]))["validation"] is None
+        ignite.engine_length(ignite_engine(epoch_completed=[(run, (), {})], started=[(run, (VAL,), {})]))["validation"]
+        is None
     )
 
 
@@ -323,15 +341,15 @@ class Array:
 @pytest.mark.parametrize("per_epoch", [50, None])
 def test_when_keras_validates(arguments: Any, evaluations: float, batches: Any, size: Any, per_epoch: Any) -> None:
     local = {"batch_size": None, "initial_epoch": 0, "validation_freq": 1} | arguments
-    found = told.keras_validation(local, per_epoch and 20 * per_epoch, per_epoch, 20, keras.batch_of)
+    found = keras.validation_of(local, per_epoch and 20 * per_epoch, per_epoch, 20)
     assert (found["rhythm"], found["batch_size"]) == ("epoch", size)
     assert evaluated(found, 20, 1) == (evaluations, batches)
 
 
 def test_keras_that_validates_nothing() -> None:
-    assert told.keras_validation({"validation_data": None}, 1000, 50, 20, keras.batch_of) is None
+    assert keras.validation_of({"validation_data": None}, 1000, 50, 20) is None
     never = {"validation_data": Data(12), "validation_freq": [90]}
-    assert told.keras_validation(never, 1000, 50, 20, keras.batch_of) is None
+    assert keras.validation_of(never, 1000, 50, 20) is None
 
 
 class Liar:
@@ -345,55 +363,35 @@ LIES: list[Any] = [None, math.inf, -math.inf, math.nan, 0, -1, "7", "often", Tru
 @pytest.mark.parametrize(
     "name",
     [
-        "num_training_batches",
-        "val_check_batch",
-        "check_val_every_n_epoch",
-        "limit_val_batches",
-        "num_val_batches",
-        "val_dataloaders",
-        "accumulate_grad_batches",
-        "estimated_stepping_batches",
-        "callbacks",
-        "fit_loop",
-        "enable_validation",
-        "max_epochs",
-        "_val_check_time_interval",
-        "checkpoint_callbacks",
+        *("num_training_batches", "val_check_batch", "check_val_every_n_epoch", "limit_val_batches", "num_val_batches"),
+        *("val_dataloaders", "accumulate_grad_batches", "estimated_stepping_batches", "callbacks", "fit_loop"),
+        *("enable_validation", "max_epochs", "_val_check_time_interval", "checkpoint_callbacks"),
     ],
 )
 def test_attributes_of_lightning_that_lie(name: str) -> None:
     for lie in LIES:
-        is_sane(probe.lightning(lightning_trainer(Data(100), **{name: lie})))
+        is_sane(lightning.trainer_length(lightning_trainer(Data(100), **{name: lie})))
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "eval_strategy",
-        "eval_steps",
-        "eval_delay",
-        "per_device_eval_batch_size",
-        "num_train_epochs",
-        "max_steps",
-        "world_size",
-        "gradient_accumulation_steps",
-        "save_strategy",
-        "save_steps",
-        "eval_batch_size",
+        *("eval_strategy", "eval_steps", "eval_delay", "per_device_eval_batch_size", "num_train_epochs", "max_steps"),
+        *("world_size", "gradient_accumulation_steps", "save_strategy", "save_steps", "eval_batch_size"),
     ],
 )
 def test_attributes_of_hugging_face_that_lie(name: str) -> None:
     for lie, strategy in itertools.product(LIES, ("steps", "epoch")):
         trainer = hugging_face_trainer(Data(100), **{"eval_strategy": strategy, "save_strategy": "epoch", name: lie})
-        is_sane(probe.hugging_face(trainer))
-        is_sane(probe.hugging_face(hugging_face_trainer(lie, state={"max_steps": lie, "eval_steps": lie})))
+        is_sane(transformers.trainer_length(trainer))
+        is_sane(transformers.trainer_length(hugging_face_trainer(lie, state={"max_steps": lie, "eval_steps": lie})))
 
 
 @pytest.mark.parametrize("name", ["validation_steps", "validation_freq", "validation_batch_size", "batch_size"])
 def test_arguments_of_keras_that_lie(name: str) -> None:
     for lie in LIES:
         local = {"validation_data": (Array(640), Array(640)), name: lie}
-        is_sane({"validation": told.known(told.keras_validation, local, 1000, 50, 20, keras.batch_of)})
+        is_sane({"validation": keras.known(keras.validation_of, local, 1000, 50, 20)})
 
 
 def is_sane(found: Any) -> None:
@@ -405,27 +403,68 @@ def is_sane(found: Any) -> None:
     assert found.get("per_epoch") is None or 0 < found["per_epoch"] < math.inf
 
 
-def model_checkpoint(**other: Any) -> Any:
-    return SimpleNamespace(
-        **{"_every_n_train_steps": 0, "_every_n_epochs": 1, "monitor": None, "save_top_k": 1} | other
-    )
+def model_checkpoint(**facts: Any) -> Any:
+    known = {"_every_n_train_steps": 0, "_every_n_epochs": 1, "monitor": None, "save_top_k": 1, "save_last": None}
+    return SimpleNamespace(**known | facts)
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "trainer", "saves"),
+    ("checkpoints", "trainer", "saves"),
     [
-        ({}, {}, 20),
-        ({}, {"val_check_interval": 0.25, "val_check_batch": 50}, 80),
-        ({}, {"check_val_every_n_epoch": 5}, 4),
-        ({"_every_n_epochs": 2}, {"check_val_every_n_epoch": 5}, 2),
-        ({"_save_on_train_epoch_end": True}, {"check_val_every_n_epoch": 5}, 20),
-        ({"_every_n_epochs": 3}, {}, 6),
-        ({"_every_n_epochs": 3}, {"estimated_stepping_batches": 300}, 0),
-        ({}, {"estimated_stepping_batches": 300}, 2),  # the second epoch is cut off, and saved
+        ([], {}, None),
+        ([{}], {}, ("epoch", 20)),
+        ([{"_every_n_epochs": 5}, {"_every_n_epochs": 2}], {}, ("epoch", 10)),
+        ([{}, {"_every_n_train_steps": 100}], {}, ("steps", 40)),
+        ([{"monitor": "val_loss"}], {}, None),
+        ([{"monitor": "val_loss", "save_last": True}], {}, ("epoch", 20)),
+        ([{"save_top_k": 0}], {}, None),
+        ([{"_every_n_epochs": 0}], {}, None),
+        ([{}], {"val_check_interval": 0.25, "val_check_batch": 50}, ("steps", 80)),
+        ([{}], {"check_val_every_n_epoch": 5}, ("epoch", 4)),
+        ([{"_every_n_epochs": 2}], {"check_val_every_n_epoch": 5}, ("epoch", 2)),
+        ([{"_save_on_train_epoch_end": True}], {"check_val_every_n_epoch": 5}, ("epoch", 20)),
+        ([{"_every_n_epochs": 3}], {}, ("epoch", 6)),
+        ([{"_every_n_epochs": 3}], {"estimated_stepping_batches": 300}, None),
+        ([{}], {"estimated_stepping_batches": 300}, ("steps", 2)),  # the second epoch is cut off, and saved
     ],
 )
-def test_lightning_saves_after_epochs_or_after_evaluations(checkpoint: Any, trainer: Any, saves: float) -> None:
-    one = lightning_trainer(Data(100), checkpoint_callbacks=[model_checkpoint(**checkpoint)], **trainer)
-    found = probe.lightning(one)
+def test_when_lightning_saves(checkpoints: Any, trainer: Any, saves: Any) -> None:
+    callbacks = [model_checkpoint(**each) for each in checkpoints]
+    found = lightning.trainer_length(lightning_trainer(Data(100), checkpoint_callbacks=callbacks, **trainer))
     pace = found["saves"]
-    assert (round(evaluated(pace | {"batches": 0}, found["total"], 200)[0], 3) if pace else 0) == saves
+    assert (pace and (pace["rhythm"], evaluated(pace | {"batches": 0}, found["total"], 200)[0])) == saves
+
+
+def test_when_keras_saves() -> None:
+    each, often = SimpleNamespace(save_freq="epoch"), SimpleNamespace(save_freq=200, save_best_only=False)
+    assert keras.saves_of([SimpleNamespace(), each]) == {"rhythm": "epoch", "every": 1}
+    assert keras.saves_of([often]) == {"rhythm": "steps", "every": 200}
+    assert keras.saves_of([SimpleNamespace(save_freq="epoch", save_best_only=True)]) is None
+
+
+@pytest.mark.parametrize(("file", "name"), [("lr_finder", "_lr_find"), ("batch_size_scaling", "_scale_batch_size")])
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_steps_of_lightning_s_tuner_are_preparation(package: str, file: str, name: str) -> None:
+    told: list[str] = []
+    recorder = SimpleNamespace(tuning_begins=lambda: told.append("begins"), tuning_ends=lambda: told.append("ends"))
+    module = SimpleNamespace(**{name: lambda trainer: (trainer, list(told))})
+    lightning.hooks(recorder)[f"{package}.tuner.{file}"](module)
+    assert getattr(module, name)("trainer") == ("trainer", ["begins"])
+    assert told == ["begins", "ends"]
+
+
+def test_what_is_saved_inside_of_another_saving_counts_once() -> None:
+    class Trainer:
+        def save_all(self) -> str:
+            return self.save_part()
+
+        def save_part(self) -> str:
+            return "saved"
+
+    seconds: list[float] = []
+    timer = saving(SimpleNamespace(saved=seconds.append))
+    timer.time(Trainer, "save_all")
+    timer.time(Trainer, "save_part")
+    assert Trainer().save_all() == "saved"
+    assert len(seconds) == 1
+    assert not timer.inside

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.frameworks import saving_hooks, trainers
+from costgpu.measure.probe.frameworks import ignite_totals, stable_baselines3_totals, tianshou_totals, trainers
 from costgpu.measure.probe.record import TrainerLength
 from costgpu.measure.profile.profile_builder import told_total
 from costgpu.models.workload import TotalKind
 
 probe: Any = trainers  # for Python 3.8, without types
-saving: Any = saving_hooks
+ignite: Any = ignite_totals
+stable_baselines3: Any = stable_baselines3_totals
+tianshou: Any = tianshou_totals
 
 
 def ppo(**other: Any) -> Any:
@@ -30,7 +32,7 @@ def ppo(**other: Any) -> Any:
     ],
 )
 def test_rollouts_are_read_so_many_times(model: Any, steps: int) -> None:
-    told = probe.on_policy(model)
+    told = stable_baselines3.on_policy_length(model)
     assert (told["total"], told["acts"]) == (steps, True)
 
 
@@ -38,9 +40,9 @@ def test_rollouts_are_read_so_many_times(model: Any, steps: int) -> None:
 def test_steps_after_every_few_moves(gradient_steps: int, steps: int) -> None:
     model = SimpleNamespace(train_freq=(4, "step"), n_envs=1, learning_starts=100, _total_timesteps=3000)
     model.gradient_steps = gradient_steps
-    assert probe.off_policy(model)["total"] == steps
+    assert stable_baselines3.off_policy_length(model)["total"] == steps
     model.train_freq = (1, "TrainFrequencyUnit.EPISODE")
-    assert probe.off_policy(model) is None
+    assert stable_baselines3.off_policy_length(model) is None
 
 
 @pytest.mark.parametrize(("per_sample", "collected", "each"), [(0.1, 10, 1000), (1.0, 12, 834 * 12), (0.1, None, None)])
@@ -50,7 +52,7 @@ def test_steps_for_every_sample(per_sample: float, collected: int | None, each: 
     )
     params.update_step_num_gradient_steps_per_sample = per_sample
     params.collection_step_num_env_steps = collected
-    told = probe.tianshou(SimpleNamespace(params=params))
+    told = tianshou.trainer_length(SimpleNamespace(params=params))
     if each is None:
         assert told is None
         return
@@ -89,12 +91,14 @@ def test_what_may_stop_an_engine_of_ignite(monkeypatch: pytest.MonkeyPatch) -> N
         state=SimpleNamespace(epoch_length=50, max_epochs=3),
         _event_handlers={"started": [(Logs().on_step_end, (), {})], "completed": [(ends, (), {})]},
     )
-    assert probe.ignite(engine)["may_stop"] == ["ends"]
+    assert ignite.engine_length(engine)["may_stop"] == ["ends"]
     monkeypatch.setitem(sys.modules, "ignite.handlers.early_stopping", SimpleNamespace(EarlyStopping=EarlyStopping))
     hanging.trainer = engine  # type: ignore[attr-defined]
-    assert probe.ignite(engine)["may_stop"] == ["EarlyStopping", "ends"], "on the evaluator, of which nothing is known"
+    assert ignite.engine_length(engine)["may_stop"] == ["EarlyStopping", "ends"], (
+        "on the evaluator, of which nothing is known"
+    )
     hanging.trainer = None  # type: ignore[attr-defined]
-    assert (probe.ignite(engine)["may_stop"], probe.ignite(engine)["total"]) == (["ends"], 150)
+    assert (ignite.engine_length(engine)["may_stop"], ignite.engine_length(engine)["total"]) == (["ends"], 150)
 
 
 @pytest.mark.parametrize(
@@ -136,66 +140,8 @@ class TimeLimit:
 def test_the_clock_of_an_engine_of_ignite() -> None:
     handlers: Any = {"completed": [(TimeLimit(), (), {})]}
     engine = SimpleNamespace(state=SimpleNamespace(epoch_length=50, max_epochs=3), _event_handlers=handlers)
-    assert (probe.ignite(engine)["seconds"], probe.ignite(engine)["may_stop"]) == (600, ["TimeLimit"])
+    assert (ignite.engine_length(engine)["seconds"], ignite.engine_length(engine)["may_stop"]) == (600, ["TimeLimit"])
     limit, some = TimeLimit(), lambda engine: None
     some._parent = lambda: limit  # type: ignore[attr-defined]
     handlers["completed"] = [(some, (), {})]
-    assert probe.ignite(engine)["seconds"] == 600, "asked after some events only"
-
-
-def hugging_face(strategy: str, asked: float = 500, **state: Any) -> Any:
-    args = SimpleNamespace(save_strategy=SimpleNamespace(value=strategy), save_steps=asked)
-    return saving.hugging_face_saves(SimpleNamespace(**state), args)
-
-
-def model_checkpoint(**facts: Any) -> Any:
-    known = {"_every_n_train_steps": 0, "_every_n_epochs": 1, "monitor": None, "save_top_k": 1, "save_last": None}
-    return SimpleNamespace(**known | facts)
-
-
-def test_when_hugging_face_s_trainer_saves() -> None:
-    assert hugging_face("steps") == {"rhythm": "steps", "every": 500}
-    assert hugging_face("steps", 0.1, save_steps=70) == {"rhythm": "steps", "every": 70}, "a share, which it resolves"
-    assert hugging_face("epoch") == {"rhythm": "epoch", "every": 1}
-    assert hugging_face("no") is hugging_face("best") is None
-
-
-@pytest.mark.parametrize(
-    ("callbacks", "saves"),
-    [
-        ([], None),
-        ([model_checkpoint()], {"rhythm": "epoch", "every": 1}),
-        ([model_checkpoint(_every_n_epochs=5), model_checkpoint(_every_n_epochs=2)], {"rhythm": "epoch", "every": 2}),
-        ([model_checkpoint(), model_checkpoint(_every_n_train_steps=100)], {"rhythm": "steps", "every": 100}),
-        ([model_checkpoint(monitor="val_loss")], None),
-        ([model_checkpoint(monitor="val_loss", save_last=True)], {"rhythm": "epoch", "every": 1}),
-        ([model_checkpoint(save_top_k=0)], None),
-        ([model_checkpoint(_every_n_epochs=0)], None),
-    ],
-)
-def test_when_lightning_saves(callbacks: Any, saves: Any) -> None:
-    assert saving.lightning_saves(callbacks) == saves
-
-
-def test_when_keras_saves() -> None:
-    each, often = SimpleNamespace(save_freq="epoch"), SimpleNamespace(save_freq=200, save_best_only=False)
-    assert saving.keras_saves([SimpleNamespace(), each]) == {"rhythm": "epoch", "every": 1}
-    assert saving.keras_saves([often]) == {"rhythm": "steps", "every": 200}
-    assert saving.keras_saves([SimpleNamespace(save_freq="epoch", save_best_only=True)]) is None
-
-
-def test_what_is_saved_inside_of_another_saving_counts_once() -> None:
-    class Trainer:
-        def save_all(self) -> str:
-            return self.save_part()
-
-        def save_part(self) -> str:
-            return "saved"
-
-    seconds: list[float] = []
-    timer = saving.Saving(SimpleNamespace(saved=seconds.append))
-    timer.time(Trainer, "save_all")
-    timer.time(Trainer, "save_part")
-    assert Trainer().save_all() == "saved"
-    assert len(seconds) == 1
-    assert not timer.inside
+    assert ignite.engine_length(engine)["seconds"] == 600, "asked after some events only"

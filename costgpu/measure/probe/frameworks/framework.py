@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, FrozenSet, Mapping, Tuple
 
@@ -17,8 +17,11 @@ class FrameworkSpec:
     Attributes:
         name: Its package, as scripts import it; the source of its series.
         label: Its name for people; empty for `name`.
-        hooks: Module of this folder, imported where it is asked: its ``hooks(recorder)`` returns what to call after a module
-            has been imported, by the module's name.
+        aliases: Other packages that it comes in, or is built on. The import of any of its packages brings its hooks.
+        hooks: Module of this folder, imported where it is asked: its ``hooks(recorder)``, if there is one, returns what to
+            call after a module has been imported, by the module's name.
+        trainers: Its classes that know how long they train -> functions beside the hooks that read it of an object.
+        drivers: The same of what only runs models.
         computes: Whether who imports it will probably compute with it, in steps that are seen.
         telling: Names of it that nobody writes who only borrows arrays or a file format of it.
         rank: Which of several series is the job: one of the lowest rank.
@@ -30,12 +33,15 @@ class FrameworkSpec:
         compiles: Whether what it steps is compiled first, so that its time counts from there on.
         refusals: Regular expression for its own words where it finds no GPU.
         on_torch: Whether it computes with torch.
-        spreads: Packages of it that start or join the processes of a training.
+        spreads: Whether it starts or joins the processes of a training.
     """
 
     name: str
     label: str = ""
+    aliases: Tuple[str, ...] = ()
     hooks: str = ""
+    trainers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    drivers: Mapping[str, str] = field(default_factory=dict, hash=False)
     computes: bool = False
     telling: FrozenSet[str] = frozenset()
     rank: int = BESIDE_TRAINING
@@ -47,7 +53,12 @@ class FrameworkSpec:
     compiles: bool = False
     refusals: str = ""
     on_torch: bool = False
-    spreads: Tuple[str, ...] = ()
+    spreads: bool = False
+
+    @property
+    def packages(self) -> Tuple[str, ...]:
+        """Return the packages whose import is its own."""
+        return (self.name, *self.aliases)
 
     def module(self) -> Any:
         """Return the module of its hooks."""

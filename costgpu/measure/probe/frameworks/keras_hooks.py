@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from functools import partial
 
 from ..loops.script_frames import locals_of, own_place
 from ..patching import attribute, harmless, known, observe, patch
+from ..record import Saves, Validation
 from ..schedstat import clock
 from .distribution_hooks import DistributionHooks
 from .layer_counter import LayerCounter, product
 from .registry import KERAS, TENSORFLOW
-from .saving_hooks import keras_saves
-from .told_validation import keras_validation
-from .trainers import stoppers
+from .trainers import length, paced, positive, stoppers, validation
 
 PER_STEP = ("flops", "bytes", "kernels", "convolutions")
 FORWARD_SHARE = 3.0  # a training step counts three times its forward pass
@@ -79,8 +79,8 @@ class KerasHooks:
             epochs=epochs,
             per_epoch=steps,
             may_stop=bool(names),
-            saves=keras_saves(getattr(callbacks, "callbacks", ())),
-            validation=known(keras_validation, local, total, steps, epochs, batch_of),
+            saves=saves_of(getattr(callbacks, "callbacks", ())),
+            validation=known(validation_of, local, total, steps, epochs),
             framework=name_with_backend(),
             batch=batch_of(local),
             **facts_of(model),
@@ -288,6 +288,53 @@ def first_size(args):
             stack.extend(value[::-1])
         elif attribute(value, "shape") is not None and len(value.shape):
             return int(value.shape[0]) if value.shape[0] is not None else None
+    return None
+
+
+def validation_of(local, steps, per_epoch, epochs) -> Validation | None:
+    """By the arguments of `fit`, whose variables these are.
+
+    Args:
+        epochs: Epochs of this call, from `initial_epoch` on.
+    """
+    data = local.get("validation_data")
+    if data is None:
+        return None
+    inputs = data[0] if isinstance(data, (tuple, list)) and data else data
+    asked = {"x": inputs, "batch_size": local.get("validation_batch_size") or local.get("batch_size")}
+    size, limit = positive(known(batch_of, asked)), positive(local.get("validation_steps"))
+    batches = batches_of(inputs, size)
+    if limit is not None:
+        batches = min(batches or limit, limit)
+    begun, frequency = int(positive(local.get("initial_epoch")) or 0), local.get("validation_freq", 1)
+    last = begun + int(epochs)
+    if isinstance(frequency, (list, tuple, set)):
+        times = sum(begun < one <= last for one in set(frequency))
+        pace = paced("epoch", epochs / times if times else 1, times, steps or epochs, per_epoch if steps else 1)
+    else:
+        every = positive(frequency) or 1
+        times = last // every - begun // every
+        pace = paced("epoch", every, times, steps or epochs, per_epoch if steps else 1)
+    return validation(pace, [(batches, size)])
+
+
+def batches_of(inputs, size):
+    """Return the batches of arrays, or of data that comes in batches; None if that cannot be told."""
+    while isinstance(inputs, (dict, list, tuple)) and inputs:
+        inputs = next(iter(inputs.values())) if isinstance(inputs, dict) else inputs[0]
+    shape = known(tuple, attribute(inputs, "shape"))
+    if shape:
+        return math.ceil(shape[0] / size) if size and positive(shape[0]) else None
+    return length(inputs)
+
+
+def saves_of(callbacks) -> Saves | None:
+    """By ModelCheckpoint or BackupAndRestore; None without one, and where only improvements are saved."""
+    for one in callbacks:
+        every = getattr(one, "save_freq", None)
+        if every is None or getattr(one, "save_best_only", False):
+            continue
+        return Saves(rhythm="epoch", every=1.0) if every == "epoch" else Saves(rhythm="steps", every=float(every))
     return None
 
 

@@ -6,19 +6,6 @@ from .framework import FrameworkSpec
 
 BOOSTED_TREES = "gradient-boosted-trees"  # as the benchmark table calls them
 
-TORCH = FrameworkSpec(
-    name="torch",
-    hooks="torch_hooks",
-    computes=True,
-    telling=frozenset(
-        (
-            "nn optim Module Sequential Parameter Optimizer backward zero_grad no_grad inference_mode autocast autograd"
-            " requires_grad load_state_dict DataLoader"
-        ).split()
-    ),
-    counts="its operations",
-    on_torch=True,
-)
 JAX = FrameworkSpec(
     name="jax",
     hooks="jax_hooks",
@@ -29,7 +16,13 @@ JAX = FrameworkSpec(
     compiles=True,
 )
 KERAS = FrameworkSpec(
-    name="keras", hooks="keras_hooks", computes=True, rank=0, family="keras", counts="the layers' shapes"
+    name="keras",
+    aliases=("tf_keras", "tensorflow"),
+    hooks="keras_hooks",
+    computes=True,
+    rank=0,
+    family="keras",
+    counts="the layers' shapes",
 )
 TENSORFLOW = FrameworkSpec(
     name="tensorflow",
@@ -79,28 +72,22 @@ SKLEARN = FrameworkSpec(
     on_gpu_by_facts=True,
     fits=True,
 )
-LIGHTNING = FrameworkSpec(
-    name="lightning",
-    hooks="lightning_hooks",
-    refusals="cudaaccelerator|no supported gpu backend",
-    on_torch=True,
-    spreads=("lightning", "pytorch_lightning", "lightning_fabric"),
-)
-TRANSFORMERS = FrameworkSpec(
-    name="transformers",
-    hooks="transformers_hooks",
-    telling=frozenset("Trainer TrainingArguments from_pretrained AutoModel pipeline".split()),
-    refusals="support bf16/gpu",  # versions 4 and 5
-    on_torch=True,
-    spreads=("transformers",),
-)
-ACCELERATE = FrameworkSpec(name="accelerate", hooks="accelerate_hooks", on_torch=True, spreads=("accelerate",))
-DEEPSPEED = FrameworkSpec(name="deepspeed", hooks="deepspeed_hooks", on_torch=True, spreads=("deepspeed",))
-HOROVOD = FrameworkSpec(name="horovod", hooks="horovod_hooks")
 TQDM = FrameworkSpec(name="tqdm", label="Python", hooks="tqdm_hooks", rank=8)
 
 FRAMEWORKS = (
-    TORCH,
+    FrameworkSpec(
+        name="torch",
+        hooks="torch_hooks",
+        computes=True,
+        telling=frozenset(
+            (
+                "nn optim Module Sequential Parameter Optimizer backward zero_grad no_grad inference_mode autocast autograd"
+                " requires_grad load_state_dict DataLoader"
+            ).split()
+        ),
+        counts="its operations",
+        on_torch=True,
+    ),
     JAX,
     KERAS,
     TENSORFLOW,
@@ -108,23 +95,43 @@ FRAMEWORKS = (
     LIGHTGBM,
     CATBOOST,
     SKLEARN,
-    LIGHTNING,
-    TRANSFORMERS,
-    ACCELERATE,
-    DEEPSPEED,
-    HOROVOD,
+    FrameworkSpec(
+        name="lightning",
+        aliases=("pytorch_lightning", "lightning_fabric"),
+        hooks="lightning_hooks",
+        trainers={"Trainer": "trainer_length"},
+        drivers={"_PredictionLoop": "loop_length", "_EvaluationLoop": "loop_length"},
+        refusals="cudaaccelerator|no supported gpu backend",
+        on_torch=True,
+        spreads=True,
+    ),
+    FrameworkSpec(
+        name="transformers",
+        hooks="transformers_hooks",
+        trainers={"Trainer": "trainer_length"},
+        drivers={"PipelineIterator": "pipeline_length"},
+        telling=frozenset("Trainer TrainingArguments from_pretrained AutoModel pipeline".split()),
+        refusals="support bf16/gpu",  # versions 4 and 5
+        on_torch=True,
+        spreads=True,
+    ),
+    FrameworkSpec(name="accelerate", hooks="accelerate_hooks", on_torch=True, spreads=True),
+    FrameworkSpec(name="deepspeed", hooks="deepspeed_hooks", on_torch=True, spreads=True),
+    FrameworkSpec(name="horovod", hooks="horovod_hooks"),
+    FrameworkSpec(name="ignite", hooks="ignite_totals", trainers={"Engine": "engine_length"}, on_torch=True),
+    FrameworkSpec(
+        name="stable_baselines3",
+        hooks="stable_baselines3_totals",
+        trainers={"OnPolicyAlgorithm": "on_policy_length", "OffPolicyAlgorithm": "off_policy_length"},
+        on_torch=True,
+    ),
+    FrameworkSpec(
+        name="tianshou", hooks="tianshou_totals", trainers={"OffPolicyTrainer": "trainer_length"}, on_torch=True
+    ),
     TQDM,
     FrameworkSpec(name="diffusers", on_torch=True),
     FrameworkSpec(name="fastai", on_torch=True, telling=frozenset(("fit_one_cycle",))),
     FrameworkSpec(name="timm", on_torch=True),
 )
 BY_NAME = {one.name: one for one in FRAMEWORKS}
-
-
-def callbacks(recorder):
-    """Return what to call after a module has been imported, in order, by the module's name."""
-    found = {}
-    for framework in FRAMEWORKS:
-        for name, attach in (framework.module().hooks(recorder) if framework.hooks else {}).items():
-            found.setdefault(name, []).append(attach)
-    return found
+PACKAGES = frozenset(package for one in FRAMEWORKS for package in one.packages)

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import threading
 
-from ..loops.script_frames import outwards
+from ..loops.script_frames import PROBE_ROOT, outwards
+from ..loops.source import loops_around
 from ..patching import harmless
+from ..phase import outermost_loop
 from ..schedstat import clock
 from .arguments import first_tensor, tokens_of
 from .generation import GenerateCall
-from .phase import ENOUGH_UNITS, Inference
-from .places import CallPlaces
+from .phase import IDLE_SECONDS, Inference
 
 ENOUGH_DECODES = 8
 GROWS = 3  # calls in a row that are each a token longer: the same sequence, and no new item
-IDLE_SECONDS = 1.0
 
 
 class InferenceFollower:
     """Knows which module the script is calling from outside of modules, and what that call is part of."""
 
     def __init__(self, recorder):
-        self.recorder, self.places = recorder, CallPlaces(recorder)
+        self.recorder = recorder
         self.root = self.frame = None  # the outermost module that runs now, and torch's frame that runs it
         self.generating = None
         self.lengths = {}  # id of a module -> tokens of its last call
@@ -93,7 +93,6 @@ class InferenceFollower:
     def training_begins(self):
         """End the phase of inference where training begins, and keep it only if it was work of its own."""
         if self.phase is not None:
-            self.stop_trace()
             self.recorder.drop_preparation(self.phase)
 
     @harmless
@@ -115,7 +114,6 @@ class InferenceFollower:
 
     # -- units
 
-    @harmless
     def called(self, module, args, kwargs):
         recorder = self.recorder
         torch = recorder.torch
@@ -129,7 +127,7 @@ class InferenceFollower:
         before, length = self.lengths.get(id(module)), tokens[1] if tokens else None
         self.lengths[id(module)] = length
         self.growing = self.growing + 1 if before and length == before + 1 else 0
-        near, frame = self.places.callers(self.frame.f_back)
+        near, frame = self.callers(self.frame.f_back)
         if frame is None:
             return
         if before and length == 1 and self.decoding(module, before, frame):
@@ -141,6 +139,22 @@ class InferenceFollower:
         made = phase.generation if phase is not None else None
         if made is not None and tokens and module is made.module:
             made.prefill(*tokens)
+
+    def callers(self, frame):
+        """Return the place outside of torch that called a module, and the place outside of any `forward` around it."""
+        inside, torch = (self.recorder.loop_stack.torch_root, PROBE_ROOT), self.recorder.torch
+        found = [live for live in outwards(frame) if not live.f_code.co_filename.startswith(inside)]
+        near = best = found[0] if found else None
+        for live in found[1:]:
+            if best.f_code.co_name != "forward" or not isinstance(best.f_locals.get("self"), torch.nn.Module):
+                break
+            best = live
+        return near, best
+
+    def nest(self, frame):
+        """Return the loops around a place, outermost first."""
+        frames = self.recorder.loop_stack.frames(frame)
+        return tuple((live.f_code.co_filename, loop.lineno) for live in frames for loop in loops_around(live))
 
     def generated(self, module, tokens):
         """Count a call inside of `generate`: of its model, or of an encoder before it."""
@@ -164,7 +178,7 @@ class InferenceFollower:
         if made is None:
             if before == 1:
                 return False
-            same_loop = self.places.nest(frame) == phase.nests.get((phase.anchor, phase.anchor_key))
+            same_loop = self.nest(frame) == phase.nests.get((phase.anchor, phase.anchor_key))
             made = phase.generates(module, same_loop=same_loop)
             made.prefill(phase.sizes[-1] if phase.sizes else 1, before)
         made.decode()
@@ -182,11 +196,11 @@ class InferenceFollower:
         phase = self.phase
         nest = phase.nests.get((site, id(module))) if phase is not None else None
         if nest is None or not phase.holds(frame):
-            nest = self.places.nest(frame)
+            nest = self.nest(frame)
             phase = self.find_phase(frame, now)
         if phase.own is None and recorder.loop_stack.is_library(frame.f_code.co_filename):
             phase.led_by(recorder.own_site(frame))
-        self.choose_inner(phase, now)
+        phase.choose_inner(recorder, now)
         if phase.is_anchor(site, module, nest, direct=direct):
             generating = self.generating.model if self.generating is not None else None
             phase.call_begins(recorder.torch, tensor, self.root, generating)
@@ -195,12 +209,12 @@ class InferenceFollower:
     def find_phase(self, frame, now):
         """Return the phase that this call is in, which may begin with it."""
         recorder, phase = self.recorder, self.phase
-        top, lines, looped = self.places.outermost_loop(frame)
+        top, lines, looped = outermost_loop(recorder.loop_stack, frame)
         if phase is not None and phase.looped == looped and phase.holds(frame):
             return phase
         preceded = phase.ended if phase is not None else recorder.last
         if phase is not None and not phase.tried:
-            self.close(phase)
+            phase.close(recorder)
         made = Inference(
             top,
             lines,
@@ -214,32 +228,7 @@ class InferenceFollower:
         recorder.phase_begins(made, instead_of=phase if phase is not None and phase.tried else None)
         return made
 
-    def choose_inner(self, phase, now):
-        """Units of the inner loop, where a turn of the outer one does not fit into the measurement."""
-        limit = self.recorder.config["measure_for"]
-        if phase.anchors == 1 and phase.generation is None and now - phase.began > 0.5 * limit:
-            key = phase.inner_key()
-            if key is not None:
-                self.stop_trace()
-                phase.restart(key)
-
-    def stop_trace(self):
-        """End the trace of a unit that will not be complete."""
-        if self.phase is not None and self.phase.is_tracing(self.recorder):
-            self.recorder.trace_ends()
-
     # -- provisional or not
-
-    def may_be_the_job(self, phase):
-        """Take so many units for the job, unless they may be a preparation of it."""
-        if self.recorder.first_step is None and phase.anchors >= ENOUGH_UNITS and not self.places.may_train(phase):
-            self.note_first_step(phase)
-
-    def note_first_step(self, phase):
-        recorder = self.recorder
-        recorder.note_first_step(phase.began)
-        recorder.evaluation.forget()
-        recorder.module_hooks.narrow(list(phase.roots.values()))
 
     def conclude(self):
         """Return the time to reach a training step is over: whether what was seen is inference."""
@@ -250,7 +239,7 @@ class InferenceFollower:
             return False  # in the loop that it is in: what comes before its first step is not the job
         made = phase.generation
         if phase.anchors >= 2 or (made is not None and max(made.decodes, default=0) >= ENOUGH_DECODES):
-            self.note_first_step(phase)
+            phase.is_the_job(self.recorder)
             return True
         return False
 
@@ -260,7 +249,7 @@ class InferenceFollower:
         made = phase.generation if phase is not None else None
         return (
             made is not None
-            and not self.places.may_train(phase)
+            and not phase.may_prepare(self.recorder)
             and now - phase.began > 1.5 * self.recorder.config["measure_for"]
             and len(phase.seconds) == 0
             and phase.warm_seconds is None
@@ -273,33 +262,3 @@ class InferenceFollower:
         if phase is None or self.root is not None or self.generating is not None or phase.ended is None:
             return False
         return now - phase.ended > IDLE_SECONDS or phase.tried
-
-    # -- the end
-
-    def close(self, phase):
-        """Close the phase, and time one that had hardly a unit; note whether the script could have left it out."""
-        made = phase.generation if self.generating is not None else None
-        seconds = made.unit_seconds() if made is not None else None
-        phase.close(own_work=not self.places.may_train(phase), seconds=seconds)
-
-    def settle(self, status):
-        """End the measurement, and keep the inference that is the job, not what is only beside it."""
-        recorder, now = self.recorder, clock()
-        phase = self.phase
-        if phase is None:
-            return
-        if phase.is_tracing(recorder):
-            if self.root is None and self.generating is None:
-                recorder.step_trace.step_made()
-            recorder.trace_ends()
-        self.close(phase)
-        calls = [one for one in recorder.phases if not one.trains and one.ended is not None]
-        busy = sum(one.ended - one.began for one in calls)
-        tail = now - phase.ended if phase.ended is not None and self.root is None else 0.0
-        median = sorted(phase.seconds)[len(phase.seconds) // 2] if len(phase.seconds) else 0.0
-        phase.followed_by(tail if status == "ended" else 0.0)
-        elsewhere = tail > busy and (phase.tried or tail > IDLE_SECONDS + 3 * median)
-        if len(calls) == len(recorder.phases) and elsewhere and recorder.loops.moved():
-            recorder.nothing_was_work()
-        elif recorder.first_step is None:
-            self.note_first_step(recorder.phases[0])

@@ -25,6 +25,14 @@ class Hook:
         return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything and does nothing
 
 
+def always(register, hook):
+    """Have a hook called after each forward pass, also one that fails; in torch before 2.1 not after those."""
+    try:
+        return register(hook, always_call=True)
+    except TypeError:
+        return register(hook)
+
+
 class ModuleHooks:
     """Hooks of all modules, while nothing trains; of compiled ones their own, since Dynamo guards on the global ones."""
 
@@ -97,10 +105,7 @@ class ModuleHooks:
             return
         before, after = self.hooks()
         self.handles = [register(before)]
-        try:
-            self.handles.append(module.register_module_forward_hook(after, always_call=True))
-        except TypeError:  # torch before 2.1
-            self.handles.append(module.register_module_forward_hook(after))
+        self.handles.append(always(module.register_module_forward_hook, after))
 
     def detach(self):
         """Nothing of ours is left in its modules."""
@@ -116,11 +121,7 @@ class ModuleHooks:
             return
         before, after = self.hooks()
         made = [one.register_forward_pre_hook(before) for one in modules]
-        for one in modules:
-            try:
-                made.append(one.register_forward_hook(after, always_call=True))
-            except TypeError:  # torch before 2.1
-                made.append(one.register_forward_hook(after))
+        made += [always(one.register_forward_hook, after) for one in modules]
         for handle in self.handles:
             handle.remove()
         self.handles, self.narrowed = made, True

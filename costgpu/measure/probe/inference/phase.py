@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from ..frameworks.trainers import DRIVERS, told_by
+from ..frameworks.trainers import told_by
+from ..loops.reach import Reach
+from ..loops.safe_eval import Evaluator
+from ..loops.script_frames import is_standard
+from ..loops.source import Source, loops_around
 from ..phase import LivePhase
-from ..record import InferenceFacts
 from ..result import describe_batch
+from ..schedstat import clock
 from .arguments import kind_of, weights_of
 from .forward_trace import ForwardTrace
 from .generation import GeneratedTokens
 
 MOST_SIZES = 5000
 ENOUGH_UNITS = 3
+IDLE_SECONDS = 1.0
 REPEATS = 3  # another place so often, and the anchor not once: that place is what repeats
 
 
@@ -38,7 +43,6 @@ class Inference(LivePhase):
         self.generating = False  # whether its unit is a call of `generate`
         self.running = None  # the module that runs where its unit began
         self.may_train = None  # whether the source says that training follows
-        self.tail_seconds = 0.0
         self.own_work = False  # whether no optimizer was made when it ended
 
     def is_anchor(self, site, module, nest=(), direct=False):
@@ -74,13 +78,14 @@ class Inference(LivePhase):
         """Return whether a model was only tried, as far as is known: a call or two outside of any loop."""
         return not self.looped and self.anchors < ENOUGH_UNITS
 
-    def inner_key(self):
-        """Return the place that repeats most inside of a unit; None without one."""
-        found = max(self.since, key=lambda key: self.since[key], default=None)
-        return found if found is not None and self.since[found] >= REPEATS else None
-
-    def restart(self, key):
-        """Begin anew with units of an inner loop: a whole turn of the outer one takes too long to be seen twice."""
+    def choose_inner(self, seen, now):
+        """Begin anew with units of an inner loop, where a whole turn of the outer one takes too long to be seen twice."""
+        if self.anchors != 1 or self.generation is not None or now - self.began <= 0.5 * seen.config["measure_for"]:
+            return
+        key = max(self.since, key=lambda key: self.since[key], default=None)
+        if key is None or self.since[key] < REPEATS:
+            return
+        seen.stop_trace()
         self.move_anchor(key)
         self.anchors, self.snapshots, self.sizes, self.warm_seconds = 0, [], [], None
         for times in (self.seconds, self.waits, self.own_seconds, self.blocked, self.run_delay):
@@ -127,28 +132,61 @@ class Inference(LivePhase):
         """Note that its calls make the same sequences longer."""
         self.grows = True
 
-    def close(self, *, own_work, seconds):
-        """End it: note whether the script could have left it out, and time one that had hardly a unit.
+    def may_prepare(self, seen):
+        """Return whether what was seen so far may be no more than preparation."""
+        return bool(self.may_train or (seen.optimizers_made and seen.progress.names_training()))
 
-        Args:
-            seconds: Of a unit that was not seen to its end, by its parts; None where they are not known, or it ended.
-        """
-        self.own_work = own_work
+    def is_the_job(self, seen):
+        """Take its units for what the script is for."""
+        seen.note_first_step(self.began)
+        seen.evaluation.forget()
+        seen.module_hooks.narrow(list(self.roots.values()))
+
+    def close(self, seen):
+        """End it: note whether the script could have left it out, and time one that had hardly a unit."""
+        self.own_work = not self.may_prepare(seen)
         if len(self.seconds) == 0 and self.ended is not None and self.unit_began is not None:
             last = self.ended - self.unit_began
             known = last if self.anchors > 1 else self.warm_seconds or last
-            self.seconds.append(known if seconds is None else seconds)
-            self.waits.append(0.0)
+            going = self.generation if seen.inference.generating is not None else None
+            by_parts = going.unit_seconds() if going is not None else None  # of a unit that was not seen to its end
+            self.add_interval((known if by_parts is None else by_parts, 0.0, 0.0, 0.0))
 
-    def followed_by(self, seconds):
-        """Note for how long an ended script did something else after it."""
-        self.tail_seconds = seconds
+    def settle(self, seen, status):
+        """End the measurement, and keep the inference that is the job, not what is only beside it."""
+        root, now = seen.inference.root, clock()
+        if self.is_tracing(seen):
+            if root is None and seen.inference.generating is None:
+                seen.step_trace.step_made()
+            seen.trace_ends()
+        self.close(seen)
+        calls = [one for one in seen.phases if not one.trains and one.ended is not None]
+        busy = sum(one.ended - one.began for one in calls)
+        tail = now - self.ended if self.ended is not None and root is None else 0.0
+        median = sorted(self.seconds)[len(self.seconds) // 2] if len(self.seconds) else 0.0
+        self.tail_seconds = tail if status == "ended" else 0.0
+        elsewhere = tail > busy and (self.tried or tail > IDLE_SECONDS + 3 * median)
+        if len(calls) == len(seen.phases) and elsewhere and seen.loops.moved():
+            seen.nothing_was_work()
+        elif seen.first_step is None:
+            seen.phases[0].is_the_job(seen)
 
     # -- what differs from other kinds
 
     def look_ahead(self, seen, frame):
         super().look_ahead(seen, frame)
-        self.may_train = seen.inference.places.trains_around(frame)
+        stack, trainings = seen.loop_stack, seen.upcoming_work.trainings
+        trainings.look_from([], libraries=seen.optimizers_made > 0)  # those of libraries, too, if there is an optimizer
+        self.may_train = False
+        for live in stack.frames(frame):
+            path = live.f_code.co_filename
+            loops = loops_around(live) if trainings.libraries or not stack.is_library(path) else []
+            if loops and not is_standard(path):
+                evaluator = Evaluator(live.f_locals, live.f_globals, seen.torch)
+                reach = Reach(*Source.of_code(live.f_code), evaluator, loops[:1])
+                if trainings.trains(reach, *loops[0].body):
+                    self.may_train = True
+                    break
 
     def loader_of(self, loaders, earlier):
         return loaders.last_drawn()
@@ -157,7 +195,7 @@ class Inference(LivePhase):
         return loaders.batches
 
     def told_at(self, seen, frame):
-        return told_by(frame, DRIVERS)
+        return told_by(frame, "drivers")
 
     def watch_outer(self, earlier):
         if self.generation is None:
@@ -176,20 +214,18 @@ class Inference(LivePhase):
         return trace
 
     def is_enough(self, seen, earlier, now):
-        seen.inference.may_be_the_job(self)
+        if seen.first_step is None and self.anchors >= ENOUGH_UNITS and not self.may_prepare(seen):
+            self.is_the_job(seen)
         return super().is_enough(seen, earlier, now)
 
-    def own_facts(self) -> InferenceFacts:
-        """Return what is known of the units, as JSON-ready values."""
+    def own_facts(self):
         # one token after the other: no call is an item of its own
         continues = self.grows or (self.kind == "token" and self.generation is None)
         return {
             "sizes": [] if continues else self.sizes,
-            "kind": "item" if continues else self.kind,
+            "item": "item" if continues else self.kind,
             "over_modules": self.over_modules,
             "weights_dtype": weights_of(self.roots.values())[0],
             "activation_bytes": self.trace.live_bytes.peak if self.trace is not None else 0,
-            "warm_seconds": self.warm_seconds,
-            "tail_seconds": self.tail_seconds,
             "generation": self.generation.record() if self.generation is not None else None,
         }

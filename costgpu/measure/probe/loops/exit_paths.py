@@ -130,6 +130,13 @@ def way_of(statement):
     return None
 
 
+def walked(body, loop, line):
+    """Return the walker that has followed a body, of this loop, to its end; `line` is where the step is."""
+    walker = Walker(loop, line)
+    walker.walk(body, [], loop)
+    return walker
+
+
 @functools.lru_cache(maxsize=None)
 def function_exits(source):
     """Return the first way out of the program in each function of a file, by the function's name; errors are none."""
@@ -137,7 +144,7 @@ def function_exits(source):
     for function in ast.walk(source.tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             try:
-                ways = ways_out(function, -1)[0]
+                ways = walked(function.body, function, -1).ways
             except RecursionError:
                 continue
             found = [way for way in ways if way.how == "exit" and not is_error(way.node)]
@@ -157,13 +164,6 @@ def is_error(statement):
 
 def is_failure(given):
     return isinstance(given, ast.JoinedStr) or (isinstance(given, ast.Constant) and given.value not in (0, None))
-
-
-def ways_out(loop, line):
-    """Return all ways out of a loop by its body, and the assignments in it."""
-    walker = Walker(loop, line)
-    walker.walk(loop.body, [], loop)
-    return walker.ways, walker.assigned
 
 
 def expand(test, truth, assigned, depth=0):

@@ -16,7 +16,7 @@ from ..patching import known
 from .call_binding import LengthOnly, evaluated, plain_function
 from .constants import Constants
 from .counters import counter
-from .exit_paths import Walker
+from .exit_paths import walked
 from .live_values import MISSING, PLAIN, Unknown, one_return
 from .loop_position import assigned_before
 from .loop_stack import Place, counter_of
@@ -89,9 +89,7 @@ class Body(Place):
         self.key = self.keys[-1] if self.keys else outer
         self.assigned, self.constants = [], None
         if self.around:
-            walker = Walker(self.around[0], self.line)
-            walker.walk(self.around[0].body, [], self.around[0])
-            self.assigned = walker.assigned
+            self.assigned = walked(self.around[0].body, self.around[0], self.line).assigned
             self.constants = Constants([self.around[0]], self.source, self.evaluator)
 
     def loops(self):

@@ -12,7 +12,7 @@ from .script_frames import PROBE_ROOT, outwards, package_of_file
 from .script_loops import NO_TORCH
 from .source import Source, following, training_functions
 from .syntax import dotted
-from .trainings import made_last
+from .trainings import call_made_last
 
 FITS = ("fit", "fit_predict", "train", "cv", "cross_val_score", "cross_validate", "cross_val_predict")
 MOST_LATER = 20
@@ -80,7 +80,7 @@ def refuse_early_ends(call):
 
 def rounds_of_estimator(owner, line, there):
     """Return the rounds of a fit of the estimator that the last assignment before this line makes."""
-    made = made_last(owner, line, there) if isinstance(owner, ast.Name) else None
+    made = call_made_last(owner, line, there) if isinstance(owner, ast.Name) else None
     if made is None:
         raise Unknown("an estimator that is made elsewhere")
     kind = there.evaluator.value(made.func)

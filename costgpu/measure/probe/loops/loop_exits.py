@@ -9,7 +9,7 @@ from ..patching import known
 from .clocks import clock_seconds, follows_clock
 from .constants import Constants
 from .counters import counter
-from .exit_paths import ExitTaken, LoopExit, function_exits, product, ways_out
+from .exit_paths import ExitTaken, LoopExit, function_exits, product, walked
 from .loop_position import NEGATED
 from .source import encloses, encloses_any, own_statements
 from .syntax import dotted
@@ -22,18 +22,18 @@ NUMBER_CHECKS = ("isnan", "isfinite", "isinf")
 def find_exits(record, loop, place):
     """Add the bounds and early exits of a loop to its record."""
     try:
-        ways, assigned = ways_out(loop, place.line)
+        walker = walked(loop.body, loop, place.line)
     except RecursionError:
         record["early_exit"].append({"line": loop.lineno, "test": "…", "clock": False})
         return
-    constants = Constants([(place.loops() or [loop])[0], loop], place.source, place.evaluator)
+    ways, constants = walker.ways, Constants([(place.loops() or [loop])[0], loop], place.source, place.evaluator)
     if isinstance(loop, ast.While) and record["trips"] is None:
         ways.insert(0, LoopExit("while", loop, [(loop.test, False)], loop, False))
     for way in ways:
         if record["trips"] in (None, "inf") and read_to_the_end(record, way, loop, place):
             continue
         try:
-            alternatives = product(way.tests, assigned, 0)
+            alternatives = product(way.tests, walker.assigned, 0)
         except ValueError:
             record["early_exit"].append(early_exit(way, way.tests, place))
             continue

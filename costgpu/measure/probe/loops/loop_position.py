@@ -7,7 +7,7 @@ import math
 
 from ..patching import known
 from .safe_eval import wraps
-from .source import assigned_pairs, own_statements
+from .source import made_last
 from .syntax import dotted
 
 MOST_ITEMS = 100000
@@ -61,14 +61,8 @@ def of_counter(bound, record, node, place):
 
 def assigned_before(scope, text, line, source):
     """Return the number that the last `text = 0` before a line assigns; None if there is none, or it is no constant."""
-    last, value = 0, None
-    for statement in own_statements(scope.body):
-        for name, given in assigned_pairs(statement):
-            if last <= statement.lineno < line and source.segment(name) == text:
-                last = statement.lineno
-                number = given.value if isinstance(given, ast.Constant) else None
-                value = number if type(number) in (int, float) else None
-    return value
+    last = made_last(scope, text, line, source)
+    return last.value if isinstance(last, ast.Constant) and type(last.value) in (int, float) else None
 
 
 def of_item(node, evaluator):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
 
-from .gates import counted_in, is_settled
-from .safe_eval import Evaluator, Unknown
+from .gates import HELD, counted_in, is_settled, rebuilt
+from .safe_eval import Unknown
 
-MOST_BRUTE, MOST_LOOKS, MOST_OF_A_LAP = 10000, 4000, 256
+MOST_LOOKS = 4 * 10**6  # about half a second; at tests of large remainders alone
+MOST_OF_A_LAP = 256
 MOST_AHEAD = 64  # openings that are told
 
 
@@ -31,123 +33,78 @@ class OpeningRhythm:
 NEVER = OpeningRhythm(math.inf, [])
 
 
-class AtIteration(Evaluator):
-    """Evaluates closed tests at an iteration `now` of one loop, counted from the present one."""
+class AtIteration:
+    """Evaluates closed tests at an iteration of one loop, counted from the present one."""
 
     def __init__(self, key, body, line):
-        Evaluator.__init__(self, {}, {})
-        self.key, self.body, self.line, self.now = key, body, line, 0
+        self.key, self.body, self.line = key, body, line
 
     def moves(self, counted):
-        return counted.by is not None and counted.key == self.key
+        return counted is not None and counted.by is not None and counted.key == self.key
 
-    def value(self, node):
-        counted = getattr(node, "counted", None)
-        if counted is not None:
-            if not self.moves(counted):
-                return counted.value
-            return counted.value + counted.by * (self.now + counted.shift(self.body, self.line))
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            inside = self.value(node.left) in self.value(node.comparators[0])
-            return inside is isinstance(node.ops[0], ast.In)
-        return Evaluator.value(self, node)
+    def function(self, *tests):
+        """Return whether all tests come out as they must, as a function of the iteration."""
+        values = {}
 
-    def at(self, iteration, node):
-        self.now = iteration
-        return self.value(node)
+        def name_of(value):
+            values["value{}".format(len(values))] = value
+            return ast.Name(id="value{}".format(len(values) - 1), ctx=ast.Load())
+
+        def written(node):
+            counted = getattr(node, "counted", None)
+            if self.moves(counted):
+                begin = counted.value + counted.by * counted.shift(self.body, self.line)
+                grown = ast.BinOp(ast.Name(id="now", ctx=ast.Load()), ast.Mult(), name_of(counted.by))
+                return ast.BinOp(name_of(begin), ast.Add(), grown)
+            if counted is not None or isinstance(node, ast.Constant):
+                return name_of(node.value if counted is None else counted.value)
+            return rebuilt(node, written)
+
+        parts = [written(test) if truth else ast.UnaryOp(ast.Not(), written(test)) for test, truth in tests]
+        head = ast.parse("lambda now: now", mode="eval").body.args
+        made = ast.Expression(ast.Lambda(head, ast.BoolOp(ast.And(), [name_of(True), *parts])))
+        return eval(compile(ast.fix_missing_locations(made), "<tests>", "eval"), values)  # noqa: S307 - no names but these
 
     def hold(self, tests, iteration):
-        self.now = iteration
-        return all(self.truth(test) is truth for test, truth in tests)
+        return bool(self.function(*tests)(iteration))
 
-    def line_of(self, *nodes):
-        """Return the first of these expressions, less the others, as a + b * iteration in whole numbers."""
-        values = []
-        for iteration in range(3):
-            first, *others = [self.at(iteration, node) for node in nodes]
-            values.append(first - sum(others))
-        by = values[1] - values[0]
-        if by != values[2] - values[1] or int(by) != by or int(values[0]) != values[0]:
-            raise Unknown("it does not grow evenly")
-        return int(values[0]), int(by)
+    def value(self, node):
+        """Return the value of an expression now."""
+        return self.function((node, True))(0)
 
-    def period(self, test, truth):
-        """Return iterations after which a test with a remainder comes out the same, and those at which it holds; or None."""
-        moduli = [
-            node
-            for node in ast.walk(test)
-            if isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Mod)
-            and any(self.moves(one) for one in counted_in(node.left))
-        ]
-        if not moduli:
-            return None
-        numbers = [self.value(node.right) for node in moduli]
-        if not all(one and int(one) == one for one in numbers):
-            raise Unknown("no remainder")
+    def period(self, nodes):
+        """Return the iterations after which the remainders in closed tests come out the same.
+
+        Raises Unknown for tests of what does not grow evenly.
+        """
         every = 1
-        for number in numbers:
-            every = every * abs(int(number)) // math.gcd(every, abs(int(number)))
-        if len(moduli) == 1 and is_equality(test, truth):
-            return self.solved(test, truth, moduli[0])
-        if every > MOST_BRUTE:
-            raise Unknown("too long")
-        return every, [one for one in range(every) if self.hold([(test, truth)], one)]
+        for node in nodes:
+            if isinstance(node, ast.BinOp) and any(map(self.moves, counted_in(node))):
+                if not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Mod)):
+                    raise Unknown("it does not grow evenly")
+                number = self.value(node.right) if isinstance(node.op, ast.Mod) else 1
+                if not number or int(number) != number:
+                    raise Unknown("no remainder")
+                every = every * abs(int(number)) // math.gcd(every, int(number))
+        return every
 
-    def solved(self, test, truth, modulus):
-        """Return the same of `a % n == b`: only what `b` can be is tried."""
-        first, by = self.line_of(modulus.left)
-        number = abs(int(self.value(modulus.right)))
-        common = math.gcd(by, number)
-        every = number // common
-        inverse = pow(by // common, -1, every) if every > 1 else 0
-        fixed = [self.value(one) for one in ast.walk(test) if isinstance(one, ast.expr) and is_settled(one)]
-        wanted = {0, *(int(one) for one in fixed if isinstance(one, (int, float)) and math.isfinite(one))}
-        places = {(one - first) // common * inverse % every for one in wanted if (one - first) % common == 0}
-        return every, sorted(one for one in places if self.hold([(test, truth)], one))
-
-    def single(self, test, truth):
-        """Return iterations at which `n == 5` or `n in (3, 9)` holds; None for another test."""
-        if not isinstance(test, ast.Compare):
-            return None
-        right = test.comparators[0]
-        if isinstance(test.ops[0], ast.In) and truth and is_settled(right):
-            (first, by), values = self.line_of(test.left), list(self.value(right))
-        elif is_equality(test, truth):
-            (first, by), values = self.line_of(test.left, right), [0]
-        else:
-            return None
-        found = [(one - first) / by for one in values if isinstance(one, (int, float))] if by else []
-        return sorted(int(one) for one in found if one == int(one))
-
-    def places(self, tests, low):
-        """Return iterations from about `low` on, in ascending order, at which tests may hold; and whether these are all."""
-        periods, singles = [], []
-        for test, truth in tests:
-            period = self.period(test, truth)
-            single = self.single(test, truth) if period is None else None
-            periods += [period] if period is not None else []
-            singles += [single] if single is not None else []
-        if singles:
-            return iter(singles[0]), True
-        if not periods:
-            return itertools.count(low), False
-        every, inside = max(periods, key=lambda one: one[0])
-        if not inside:
-            return iter(()), True
-        begin = math.floor(low / every) * every
-        return (start + one for start in itertools.count(begin, every) for one in inside), False
-
-    def openings(self, tests, low, high):
-        """Yield iterations from `low` to before `high` at which all tests hold; raise Unknown after many looks."""
-        places, all_told = self.places(tests, low)
-        for place in itertools.islice(places, MOST_LOOKS):
-            if place >= high:
-                return
-            if place >= low and self.hold(tests, place):
-                yield place
-        if not all_told:
+    def pattern(self, tests):
+        """Return when these tests hold; raises Unknown where that takes too many looks."""
+        nodes = [node for test, _ in tests for node in ast.walk(test) if isinstance(node, ast.expr)]
+        steps = {abs(one.by) for test, _ in tests for one in counted_in(test) if self.moves(one)}
+        period, sizes = self.period(nodes), [abs(one.value) for test, _ in tests for one in counted_in(test)]
+        for node in filter(is_settled, nodes):
+            value = self.value(node)
+            items = (value.start, value.stop) if isinstance(value, range) else value
+            for one in items if isinstance(items, HELD) else [value]:
+                sizes += [abs(one)] if isinstance(one, (int, float)) and math.isfinite(one) else []
+        scale = math.prod(min(1, one) for one in [*sizes, *steps] if one)
+        settled = math.ceil(sum(sizes) / scale) + 2
+        if all(isinstance(one, int) for one in steps):
+            period //= functools.reduce(math.gcd, steps, period)
+        if settled + period > MOST_LOOKS:
             raise Unknown("too many looks")
+        return OpeningPattern(self.function(*tests), settled, period)
 
     def rhythm(self, tests, first, step, resets):
         """Return the rhythm of tests that all move with one loop.
@@ -157,12 +114,12 @@ class AtIteration(Evaluator):
             step: The step that has just been made.
             resets: Whether the loop may begin anew.
         """
-        names = [one for test, _ in tests for one in counted_in(test)]
+        names, pattern = [one for test, _ in tests for one in counted_in(test)], self.pattern(tests)
         lead = next(one for one in names if self.moves(one))
         passed, by_steps = lead.passed, any(one.with_step for one in names)
         left = lead.trips - passed if lead.trips is not None and passed is not None else None
-        if resets and left is not None and all(map(self.moves, names)):
-            lap = list(itertools.islice(self.openings(tests, -passed, left), MOST_OF_A_LAP))
+        if resets and left is not None and lead.trips <= MOST_LOOKS and all(map(self.moves, names)):
+            lap = list(itertools.islice(pattern.openings(-passed, left), MOST_OF_A_LAP))
             if not lap:
                 return NEVER
             if len(lap) < MOST_OF_A_LAP:
@@ -170,12 +127,31 @@ class AtIteration(Evaluator):
                 lap = [one + n * lead.trips for n in range(1 + MOST_AHEAD // len(lap)) for one in lap]
                 behind = sum(one < first for one in lap)
                 return OpeningRhythm(every, lap[: behind + MOST_AHEAD])
-        behind = list(self.openings(tests, max(-MOST_AHEAD, 1 - step if passed is None else -passed), first))
+        behind = list(pattern.openings(max(-MOST_AHEAD, 1 - step if passed is None else -passed), first))
         high = left if left is not None and not resets else math.inf
-        ahead = list(itertools.islice(self.openings(tests, first, high), MOST_AHEAD))
-        if len(ahead) < 2 or self.places(tests, first)[1]:
-            return OpeningRhythm(math.inf, behind + ahead, by_steps)
-        return OpeningRhythm((ahead[-1] - ahead[0]) / (len(ahead) - 1), behind + ahead, by_steps)
+        ahead = list(itertools.islice(pattern.openings(first, high), MOST_AHEAD))
+        every = (ahead[-1] - ahead[0]) / (len(ahead) - 1) if len(ahead) > 1 else math.inf
+        evenly = len({after - before for before, after in zip(ahead, ahead[1:])}) == 1
+        if not pattern.lap and len(ahead) < MOST_AHEAD and not (evenly and ahead[-1] + every >= high):
+            every = math.inf  # it ends before the loop does
+        return OpeningRhythm(every, behind + ahead, by_steps)
+
+
+class OpeningPattern:
+    """The iterations at which tests hold: until they have settled as it comes, then in each lap of `period` the same."""
+
+    def __init__(self, holds, settled, period):
+        self.holds, self.settled, self.period = holds, settled, period
+        self.lap = list(filter(holds, range(settled, settled + period)))
+
+    def openings(self, low, high):
+        """Yield iterations from `low` (before all has settled) to before `high`."""
+        yield from filter(self.holds, range(low, min(self.settled, high)))
+        for start in itertools.count(0, self.period) if self.lap else ():
+            for place in self.lap:
+                if start + place >= high:
+                    return
+                yield start + place
 
 
 def is_equality(test, truth):
@@ -226,7 +202,7 @@ def of_all(tests, line, body, key, step):
         names = counted_in(node) if node is not None else [None]
         if not names:
             try:
-                if at.truth(node) is not truth:
+                if not at.hold([(node, truth)], 0):
                     return NEVER
             except Exception:  # noqa: BLE001 - a test of an object
                 unknown = True

@@ -167,6 +167,12 @@ def made_before(scope, text, line, source):
     return found
 
 
+def made_last(scope, text, line, source):
+    """Return the expression that is assigned to a name last before a line; None if there is none."""
+    found = made_before(scope, text, line, source)
+    return max(found, key=lambda one: (one.lineno, one.col_offset), default=None)
+
+
 def training_functions(tree, calls=("backward",)):
     """Names of the functions of a file that make one of these calls (a backward pass), directly or through each other."""
     bodies = {}

@@ -8,7 +8,7 @@ from ..patching import known
 from ..record import Gate
 from .constants import Constants
 from .counters import counter
-from .exit_paths import Walker
+from .exit_paths import walked
 from .loop_exits import COMPARE
 from .loop_position import MIRRORED, NEGATED
 from .source import assigned_pairs, names_in, own_statements
@@ -19,9 +19,7 @@ def read_gates(record, loop, body, place):
     """Add to a loop's record what the tests in `body` say, its own or that of a function that it calls."""
     around = [(place.loops() or [loop])[0], loop]
     constants = Constants(around, place.source, place.evaluator) if loop is not None else None
-    walker = Walker(loop, place.line)
-    walker.walk(body, [], loop)
-    for test, truth, block in walker.led:
+    for test, truth, block in walked(body, loop, place.line).led:
         parts, either = parts_of(test, truth, body, place.line)
         counted = [found for part in parts for found in [remainder(*part) or restarted(*part, block)] if found]
         if counted:

@@ -11,7 +11,7 @@ from .live_values import MISSING
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
 from .script_frames import package_of_file
-from .source import Source, made_before, training_functions
+from .source import Source, made_last, training_functions
 from .syntax import dotted
 
 MOST_DEEP = 3
@@ -104,7 +104,7 @@ class Trainings:
         function = self.resolve(call, reach)[0]
         if function is None or package_of_file(function.__code__.co_filename) not in TRAINERS:
             raise Unknown("what it trains on may be other data by then")
-        made = owner if isinstance(owner, ast.Call) else made_last(owner, call.lineno, reach)
+        made = owner if isinstance(owner, ast.Call) else call_made_last(owner, call.lineno, reach)
         written, lengths = [call.func.attr], []
         for part in [call] if made is None else [call, made]:
             given = [ast.dump(one) for one in part.args]
@@ -141,7 +141,9 @@ class Trainings:
             owner = evaluated(evaluator, func.value)
             kind = owner if isinstance(owner, type) else type(owner)
             if owner is MISSING or isinstance(owner, LengthOnly):
-                made = func.value if isinstance(func.value, ast.Call) else made_last(func.value, call.lineno, reach)
+                made = (
+                    func.value if isinstance(func.value, ast.Call) else call_made_last(func.value, call.lineno, reach)
+                )
                 kind = evaluated(evaluator, made.func) if made is not None else None
                 kind = kind if isinstance(kind, type) else None
                 value = inspect.getattr_static(kind, func.attr, None) if kind is not None else value
@@ -160,10 +162,9 @@ class Trainings:
         return (*plain_function(value), kind)
 
 
-def made_last(node, line, reach):
+def call_made_last(node, line, reach):
     """Return the call that was assigned to a name last before a line; None for anything else."""
-    found = made_before(reach.scope, reach.source.segment(node), line, reach.source)
-    made = max(found, key=lambda one: one.lineno, default=None)
+    made = made_last(reach.scope, reach.source.segment(node), line, reach.source)
     return made if isinstance(made, ast.Call) else None
 
 

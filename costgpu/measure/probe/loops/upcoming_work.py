@@ -11,7 +11,7 @@ import types
 from ..patching import attribute, known
 from .call_binding import bind_call, evaluated, plain_function
 from .executions import REPEATS, Executions
-from .exit_paths import INNER, ExitTaken, Walker, product
+from .exit_paths import INNER, ExitTaken, product, walked
 from .forward_passes import ForwardPasses, Trains
 from .gates import Body, Outside
 from .loop_exits import words_of_all
@@ -162,9 +162,7 @@ class UpcomingWork:
     def periodic_work(self, loop, key, body, training_loader, passed):
         """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
         evaluator, source = body.evaluator, body.source
-        walker = Walker(loop, body.line)
-        walker.walk(loop.body, [], loop)
-        for node, tests in walker.beside:
+        for node, tests in walked(loop.body, loop, body.line).beside:
             if isinstance(node, INNER):
                 continue
             kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))

@@ -13,7 +13,7 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.step import Step, step_on
 from costgpu.estimator.unit_work import unit_of
-from costgpu.models.workload import Phase
+from costgpu.models.workload import DataLoading, Phase
 from costgpu.pricing.hardware import cpu
 from tests.unit.estimator import builders
 from tests.unit.estimator.units import generating, linear, phase
@@ -80,6 +80,13 @@ def test_half_models_are_not_scaled_from_here_and_fp32_ones_are() -> None:
     assert sum(none.terms.values()) > 5 * sum(amx.terms.values())
     assert any("float32" in note for note in none.notes)
     assert not any("from its peak" in note for note in on_cpu(LARGE, "c7i").notes)
+
+
+def test_what_waits_hides_loading_of_a_half_model_as_of_any() -> None:
+    data = DataLoading(batches_per_step=1, fetch_seconds_per_batch=2.0, workers=1)
+    terms = on_cpu(replace(half_of("bfloat16"), data=data, waiting_seconds_per_step=1.5), "c7i").terms
+    assert 0 < terms["loading"] < 0.5
+    assert sum(terms.values()) == pytest.approx(2.0)
 
 
 @given(vcpus=st.integers(min_value=2, max_value=96))

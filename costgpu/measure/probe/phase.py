@@ -71,9 +71,11 @@ class LivePhase:
         """Let go of the script's frames: another phase has begun."""
         self.frame = self.outer = self.entry = None
 
-    def led_by(self, place):
-        """Note the script's own place that led to a library's units."""
-        self.own = self.own or place
+    def led_by(self, loop_stack, caller):
+        """Note the script's own place that led to a library's units, if it is a library's frame that makes them."""
+        if self.own is None and loop_stack.is_library(caller.f_code.co_filename):
+            frames = [live for live in loop_stack.frames(caller) if not loop_stack.is_library(live.f_code.co_filename)]
+            self.own = (frames[-1].f_code.co_filename, frames[-1].f_lineno) if frames else None
 
     def batch_is(self, batch):
         """Note the first batch."""

@@ -23,7 +23,7 @@ from .interval import ScriptTime, Waits
 from .loaders import VALIDATION, Loaders
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import COUNTS_BYTES, ProgressTracker
-from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
+from .loops.script_frames import called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.upcoming_work import UpcomingWork
 from .phase import outermost_loop
@@ -294,21 +294,14 @@ class Recorder:
         torch_root = self.loop_stack.torch_root
         caller = next((live for live in outwards(frame) if not live.f_code.co_filename.startswith(torch_root)), None)
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
-        if phase.own is None and caller is not None and self.loop_stack.is_library(caller.f_code.co_filename):
-            phase.led_by(self.own_site(caller))
+        if caller is not None:
+            phase.led_by(self.loop_stack, caller)
         counts = phase.is_anchor(site, optimizer, self.backwards, id(optimizer) in self.made)
         if site == phase.anchor and phase.anchors < LOOKS_FOR_MEMBERS:
             phase.look_around(self.loop_stack.variables(frame), counts=counts)
         if counts:
             self.made.clear()
             phase.end_unit(self, frame, now)
-
-    def own_site(self, frame):
-        for live in outwards(frame):
-            path = live.f_code.co_filename
-            if not self.loop_stack.is_library(path) and not path.startswith((PROBE_ROOT, self.loop_stack.torch_root)):
-                return path, live.f_lineno
-        return None
 
     def new_phase(self, frame, now):
         """Begin a phase of training with this step."""

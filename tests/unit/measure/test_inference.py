@@ -7,7 +7,7 @@ import pytest
 from costgpu.measure.profile.profile_builder import trained_by_torch
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.measure.profile.units import counted_by_loops, unit_of
-from costgpu.models.workload import ExtraKind, Phase, Rhythm, Total, TotalKind
+from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind
 from tests.unit.measure.records import build, loop, phase, record, result, shot
 
 TOLD = {"trainer": "pipeline", "total": 25.0, "per_epoch": None, "may_stop": [], "how": "25 batches"}
@@ -38,39 +38,41 @@ def raw(*loops: Any, **other: Any) -> Any:
     return phase(shot(1, *loops), shot(4, *loops), seconds=[0.5] * 8, **SCORING | other)
 
 
-def total_of(*loops: Any, **other: Any) -> Total:
-    return total_steps(counted_by_loops(raw(*loops, **other)), ended=False)
+LOADER = {"workers": 0, "batch_size": 16, "pin_memory": False, "length": 9, "fetch_seconds": None, "fetches": 0}
+ALWAYS_CHANGING = [17, 23, 5, 91, 40]
+UNITS: list[tuple[Any, tuple[str, float | None, bool]]] = [  # name, items, and whether these can be grouped otherwise
+    (raw(loop(3, 100, source="loader")), ("batch", 8, True)),
+    (raw(loop(3, 50)), ("batch", 8, False)),
+    (raw(loop(3, 50, source="range(0, 50, 5)", stride=5)), ("batch", 8, True)),
+    (raw(loop(3, 50, source="files"), sizes=[1, 1, 1]), ("image", 1, True)),
+    (raw(loop(3, 100), sizes=ALWAYS_CHANGING), ("call", None, False)),
+    (raw(loop(3, 100), sizes=ALWAYS_CHANGING) | {"loader": LOADER | {"fetch_waits": 0.0}}, ("batch", 16, True)),
+]
 
 
-def test_a_loop_over_batches() -> None:
-    record = raw(loop(3, 100, source="loader"))
+@pytest.mark.parametrize(("record", "expected"), UNITS)
+def test_a_unit(record: Any, expected: tuple[str, float | None, bool]) -> None:
     found = unit_of(record)
-    assert (found.items, found.item, found.weights_dtype) == (8, "image", "float16")
-    assert (found.independent, found.name, unit_of(raw(loop(3, 100), sizes=[1, 1, 1])).name) == (True, "batch", "image")
-    total = total_of(loop(3, 100, source="loader"))
-    assert (total.kind, total.steps) == (TotalKind.EXACT, 100)
+    assert (found.name, found.items, found.independent) == expected
+    assert (found.item, found.weights_dtype) == ("image", "float16")
 
 
-@pytest.mark.parametrize(
-    ("source", "stride", "independent"), [("range(50)", 1, False), ("range(0, 50, 5)", 5, True), ("files", 1, True)]
-)
-def test_items_that_can_be_grouped_otherwise(source: str, stride: int, independent: bool) -> None:
-    assert unit_of(raw(loop(3, 50, source=source, stride=stride))).independent is independent
+PARTS = (loop(3, 40), loop(4, 12, source="blocks"))
+TOTALS: list[tuple[Any, float, str]] = [
+    (raw(loop(3, 100, source="loader")), 100, "100 (train.py:3)"),
+    # what drives the units counts, and neither the loops of its library nor one over its results
+    (raw(loop(3, 4), loop(9, 7, library=True), told=TOLD), 100, "4 (train.py:3) × 25 (pipeline)"),
+    (raw(loop(5, None, source="pipe(texts)"), told=TOLD), 25, "25 (pipeline)"),
+    # a loop over the parts of one unit does not count
+    (raw(*PARTS, over_modules=True), 40, "40 (train.py:3)"),
+    (raw(*PARTS, generation={**TOKENS, "same_loop": True}), 40, "40 (train.py:3)"),
+]
 
 
-def test_what_drives_the_units_counts_and_the_loops_of_its_library_do_not() -> None:
-    inner = loop(9, 7, library=True)
-    total = total_of(loop(3, 4), inner, told=TOLD)
-    assert (total.kind, total.steps) == (TotalKind.EXACT, 4 * 25)
-    assert (total.how, total.loops[-1]) == ("4 (train.py:3) × 25 (pipeline)", "pipeline for … in batches: 25")
-    over_its_results = loop(5, None, source="pipe(texts)")
-    assert total_of(over_its_results, told=TOLD).steps == 25
-
-
-def test_a_loop_over_the_parts_of_one_unit_does_not_count() -> None:
-    loops = (loop(3, 40), loop(4, 12, source="blocks"))
-    assert total_of(*loops, over_modules=True).steps == 40
-    assert total_of(*loops, generation={**TOKENS, "same_loop": True}).steps == 40
+@pytest.mark.parametrize(("record", "steps", "how"), TOTALS)
+def test_the_loops_that_count(record: Any, steps: float, how: str) -> None:
+    total = total_steps(counted_by_loops(record), ended=False)
+    assert (total.kind, total.steps, total.how) == (TotalKind.EXACT, steps, how)
 
 
 def test_what_a_loop_around_one_unit_holds_comes_with_its_iterations() -> None:
@@ -82,24 +84,18 @@ def test_what_a_loop_around_one_unit_holds_comes_with_its_iterations() -> None:
     assert (found.kind, found.rhythm, found.every) == (ExtraKind.CHECKPOINT, Rhythm.STEPS, 10)
 
 
-def test_a_leading_dimension_that_always_changes_is_no_number_of_items() -> None:
-    record = raw(loop(3, 100), sizes=[17, 23, 5, 91, 40])
-    assert (unit_of(record).items, unit_of(record).name) == (None, "call")
-    loader = {"workers": 0, "batch_size": 16, "pin_memory": False, "length": 9, "fetch_seconds": None, "fetches": 0}
-    loaded: Any = {**record, "loader": loader | {"fetch_waits": 0.0}}
-    assert unit_of(loaded).items == 16
-
-
-def test_generation_leaves_out_the_unit_that_was_cut_off() -> None:
-    made = unit_of(raw(loop(3, 100), generation=TOKENS)).generation
+@pytest.mark.parametrize(
+    ("changed", "decodes"),
+    [
+        ({}, 8),  # without the unit that was cut off
+        ({"decodes": [5], "prompt_tokens": [12]}, 19),  # of one that was begun, as many as it may make
+    ],
+)
+def test_generation(changed: dict[str, Any], decodes: float) -> None:
+    made = unit_of(raw(loop(3, 100), generation=TOKENS | changed)).generation
     assert made is not None
-    assert (made.decodes, made.new_tokens, made.most_new_tokens, made.prompt_tokens) == (8, 9, 20, 12)
-
-
-def test_generation_of_which_one_unit_was_begun_makes_as_many_tokens_as_it_may() -> None:
-    made = unit_of(raw(loop(3, 100), generation={**TOKENS, "decodes": [5], "prompt_tokens": [10]})).generation
-    assert made is not None
-    assert (made.decodes, made.new_tokens) == (19, 20)
+    assert (made.decodes, made.new_tokens, made.most_new_tokens) == (decodes, decodes + 1, 20)
+    assert made.prompt_tokens == 12
 
 
 def test_a_profile_with_its_warm_up_and_what_follows_the_last_unit() -> None:

@@ -198,8 +198,7 @@ class InferenceFollower:
         if nest is None or not phase.holds(frame):
             nest = self.nest(frame)
             phase = self.find_phase(frame, now)
-        if phase.own is None and recorder.loop_stack.is_library(frame.f_code.co_filename):
-            phase.led_by(recorder.own_site(frame))
+        phase.led_by(recorder.loop_stack, frame)
         phase.choose_inner(recorder, now)
         if phase.is_anchor(site, module, nest, direct=direct):
             generating = self.generating.model if self.generating is not None else None

@@ -9,14 +9,18 @@ from ..patching import known
 from .arguments import weights_of
 
 
-class LiveBytes:
-    """Bytes of the tensors that are alive at once, of those that the traced ops make."""
+class ForwardTrace(StepTrace):
+    """Traces a unit without saved tensors, and with the layers' own ops where PyTorch would take a fast path."""
 
-    def __init__(self, known):
-        self.known = known  # addresses of the parameters
-        self.live, self.now, self.peak = {}, 0, 0
+    def __init__(self, torch, modules, *, compiled, running):
+        self.running = running  # a module that was called before the trace begins
+        self.weights = weights_of(modules)[1]  # addresses of the parameters
+        self.alive = {}  # storage -> reference to it, of the tensors that the ops made
+        self.alive_bytes = self.activation_bytes = 0  # of these: now, and at most
+        StepTrace.__init__(self, torch, (), count_saved=False, compiled=compiled, made=self.tensor_made)
+        self.fast_path = None
 
-    def made(self, value, inputs):
+    def tensor_made(self, value, inputs):
         """Note a tensor that an op returned; it may be a view of one of its inputs."""
         try:
             storage = value.untyped_storage()
@@ -24,28 +28,18 @@ class LiveBytes:
             key = storage._cdata
         except Exception:  # noqa: BLE001 - sparse, nested and fake tensors
             return
-        if not size or key in self.live or address in self.known:
+        if not size or key in self.alive or address in self.weights:
             return
         if any(known(lambda held=one: held.untyped_storage()._cdata) == key for one in inputs):
             return
 
         def gone(_):
-            if self.live.pop(key, None) is not None:
-                self.now -= size
+            if self.alive.pop(key, None) is not None:
+                self.alive_bytes -= size
 
-        self.live[key] = weakref.ref(storage, gone)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-
-
-class ForwardTrace(StepTrace):
-    """Traces a unit without saved tensors, and with the layers' own ops where PyTorch would take a fast path."""
-
-    def __init__(self, torch, modules, *, compiled, running):
-        self.running = running  # a module that was called before the trace begins
-        self.live_bytes = LiveBytes(weights_of(modules)[1])
-        StepTrace.__init__(self, torch, (), count_saved=False, compiled=compiled, made=self.live_bytes.made)
-        self.fast_path = None
+        self.alive[key] = weakref.ref(storage, gone)
+        self.alive_bytes += size
+        self.activation_bytes = max(self.activation_bytes, self.alive_bytes)
 
     def start(self):
         attention = getattr(self.torch.backends, "mha", None)

@@ -226,6 +226,6 @@ class Inference(LivePhase):
             "item": "item" if continues else self.kind,
             "over_modules": self.over_modules,
             "weights_dtype": weights_of(self.roots.values())[0],
-            "activation_bytes": self.trace.live_bytes.peak if self.trace is not None else 0,
+            "activation_bytes": self.trace.activation_bytes if self.trace is not None else 0,
             "generation": self.generation.record() if self.generation is not None else None,
         }

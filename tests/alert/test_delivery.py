@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from costgpu.alert import apprise_worker, notify
 from costgpu.alert.notify import Delivery, deliver
-from costgpu.cli import alerts
+from costgpu.cli import budget
 from costgpu.errors import AlertFailed
 
 SECRET = "s3cr3tT0k3nAbCdEfGhIjKlMnOp"
@@ -194,7 +194,7 @@ def test_no_address_is_ever_repeated(
 @pytest.fixture
 def cli() -> typer.Typer:
     app = typer.Typer()
-    app.command()(alerts.test_alert)
+    app.command()(budget.test_alert)
     return app
 
 

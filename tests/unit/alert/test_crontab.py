@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from costgpu.alert import crontab
 from costgpu.alert.crontab import STEPS, Schedule, install, line, remove
-from costgpu.cli import alerts
+from costgpu.cli import budget
 from costgpu.config import data_path
 from costgpu.errors import ConfigError, UsageError
 from tests.properties import examples
@@ -45,8 +45,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli() -> Typer:
     app = Typer()
-    app.command()(alerts.cron)
-    app.command()(alerts.test_alert)
+    app.command()(budget.cron)
+    app.command()(budget.test_alert)
     return app
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from costgpu.alert import apprise_worker, notify
-from costgpu.cli import alerts
+from costgpu.cli import budget
 from costgpu.config import config_file
 from costgpu.errors import ConfigError
 
@@ -141,7 +141,7 @@ def test_the_command_line_does_not_import_apprise() -> None:
 
 def test_without_addresses_it_says_how() -> None:
     app = typer.Typer()
-    app.command()(alerts.test_alert)
+    app.command()(budget.test_alert)
     error = CliRunner().invoke(app, []).exception
     assert isinstance(error, ConfigError)
     assert str(config_file()) in error.hint

@@ -299,6 +299,7 @@ def whisper(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"n_mels": 80, "n_audio_ctx": 1500, "n_audio_state": 32, "n_audio_head": 2, "n_audio_layer": 1}
     sizes |= {"n_vocab": 51865, "n_text_ctx": 448, "n_text_state": 32, "n_text_head": 2, "n_text_layer": 1}
+    torch.manual_seed(0)  # what is decoded, and so how far each text gets, depends on the weights
     model = Whisper(ModelDimensions(**sizes))
     torch.save({"dims": sizes, "model_state_dict": model.state_dict()}, folder / "tiny.pt")
     noise = np.random.default_rng(0).normal(0, 3000, 120 * 16000).astype(np.int16)

@@ -65,7 +65,8 @@ def test_what_accelerate_refuses_costs_no_other_option(monkeypatch: pytest.Monke
     monkeypatch.setattr(patching, "FAILURES", failures)
     set_environment: Any = accelerate_hooks.set_launch_environment  # for Python 3.8, without types
     with patch.dict(os.environ):
-        set_environment(["--of_another_release", "1", "--mixed_precision", "bf16", "-h", "--rewrite"], 1)
+        words = "--of_another_release 1 --parallelism_config_dp_shard_size -1 --mixed_precision bf16 -h --rewrite"
+        set_environment(words.split(), 1)
         assert os.environ["ACCELERATE_MIXED_PRECISION"] == "bf16"
     (failure,) = failures
     assert failure.endswith("accelerate launch does not take --of_another_release 1 -h --rewrite\n")

@@ -69,7 +69,7 @@ def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
     beside = {
         int(i): event.get("validation", 0.0) + event.get("save", 0.0)
         for i, event in special.items()
-        if set(event) <= {"validation", "save"}
+        if set(event) <= {"validation", "save", "save_bytes"}
     }
     # each step has work beside it, of known seconds; the first one prepares
     shared = [i for i in everything if i in beside] if plain in ([], [0]) else []

@@ -175,15 +175,16 @@ def _providers(summary: Summary) -> Table:
 
 def _accelerators(summary: Summary) -> Table:
     ranked = _ranked(summary.accelerators)
-    rest = ranked[MOST_ROWS:]
-    shown = [*ranked[:MOST_ROWS], *([("others", total_of(tally for _, tally in rest))] if rest else [])]
+    most, rest = _most(ranked), ranked[MOST_ROWS:]
+    shown = [(name or "CPU only", "gpu" if name else "cpu", tally) for name, tally in ranked[:MOST_ROWS]]
+    if rest:
+        shown.append((f"{len(rest):,} others", "mid", total_of(tally for _, tally in rest)))
     rows: list[Row] = []
-    for accelerator, tally in shown:
+    for name, style, tally in shown:
         known = tally.machine_seconds and tally.cost_usd
         rate = f"{format_usd(tally.cost_usd / Decimal(tally.machine_seconds / 3600))}/h" if known else "–"
-        bar = _bar(("gpu" if accelerator else "cpu", tally.cost_usd), most=_most(ranked))
         cells = [format_usd(tally.cost_usd), _hours(tally.machine_seconds), rate, f"{tally.runs:,}"]
-        rows.append([accelerator or "CPU only", bar, *cells])
+        rows.append([name, _bar((style, min(tally.cost_usd, most)), most=most), *cells])
     head = ("Cost", "Machine time", "On average", "Runs")
     return _bars("Accelerator", head, rows, [("gpu", "GPU"), ("cpu", "CPU")])
 

@@ -81,6 +81,15 @@ def test_steps_that_all_hold_an_evaluation_are_timed_without_it() -> None:
     assert (beside[ExtraKind.VALIDATION].rhythm, beside[ExtraKind.VALIDATION].every) == (Rhythm.STEPS, 1.0)
 
 
+def test_steps_that_all_save_are_timed_without_that() -> None:
+    timed = phase(steady(20, dict.fromkeys(range(20), 0.05)), {i: {"save": 0.05, "save_bytes": 1e6} for i in range(20)})
+    step, used = step_times(timed)
+    assert used == list(range(20))
+    assert step.median_seconds == pytest.approx(STEP)
+    assert not step.traced_only
+    assert found(timed)[ExtraKind.CHECKPOINT].seconds_each == pytest.approx(0.05)
+
+
 def test_the_times_of_plain_steps() -> None:
     step, used = step_times(phase([9.0, 9.0, *(0.1 * n for n in range(1, 12))]))
     assert used == list(range(2, 13)), "the first two steps warm up"

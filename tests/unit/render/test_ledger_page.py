@@ -176,6 +176,14 @@ def test_odd_ledgers_have_a_page(runs: tuple[Closed, ...]) -> None:
     assert not re.search(r"\b(nan|inf|None)\b", html)
 
 
+def test_no_bar_is_wider_than_its_column_where_the_rest_is_summed_up() -> None:
+    runs = [Closed(started=NOW - DAY, cost=Decimal(1), gpu=f"G{n}" if n else "", name=f"j{n}") for n in range(13)]
+    with ledger_with(*runs) as ledger:
+        html = page_of(report_with(ledger))
+    assert max(float(width) for width in re.findall(r'style="width:([\d.]+)%"', html)) == 100
+    assert html.count("3 others") == 2
+
+
 def test_a_long_period_goes_by_week_or_month() -> None:
     runs = [Closed(started=NOW - n * 30 * DAY) for n in range(30)]
     with ledger_with(*runs) as ledger:

@@ -66,7 +66,7 @@ def set_launch_environment(words, ranks):
 
     options, refused = [], []
     for word in words:
-        if word.startswith("-"):
+        if word.startswith("-") and known(float, word) is None:
             options.append([])
         options[-1].append(word)
     parser = launch.launch_command_parser()

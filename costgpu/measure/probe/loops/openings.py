@@ -10,7 +10,9 @@ import math
 from .gates import HELD, counted_in, is_settled, rebuilt
 from .safe_eval import Unknown
 
-MOST_LOOKS = 4 * 10**6  # about half a second; at tests of large remainders alone
+MOST_LOOKS = 10**6  # about a tenth of a second; at tests of large remainders alone
+FAR = 1 << 20  # iterations over which growth is taken: few would leave too few digits of fractions
+NOT_REACHED = 10**15  # iterations that no script makes
 MOST_OF_A_LAP = 256
 MOST_AHEAD = 64  # openings that are told
 
@@ -72,39 +74,106 @@ class AtIteration:
         """Return the value of an expression now."""
         return self.function((node, True))(0)
 
-    def period(self, nodes):
-        """Return the iterations after which the remainders in closed tests come out the same.
+    def any_moves(self, node):
+        return any(map(self.moves, counted_in(node)))
 
-        Raises Unknown for tests of what does not grow evenly.
+    def grows(self, node):
+        """Return whether a number grows evenly from iteration to iteration; False if it stays or only comes again.
+
+        Raises Unknown for one that does both, or neither.
         """
+        if not self.any_moves(node) or hasattr(node, "counted"):
+            return self.any_moves(node)
+        if isinstance(node, ast.Compare):
+            return False
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod)):
+            left, right = self.grows(node.left), self.grows(node.right)
+            if isinstance(node.op, ast.Mod) or not (left or right):
+                return False
+            both = self.any_moves(node.left) and self.any_moves(node.right)
+            if not both and (left or not isinstance(node.op, ast.Div)):
+                return True
+            if left and right and isinstance(node.op, (ast.Add, ast.Sub)):
+                return True
+        raise Unknown("it does not grow evenly")
+
+    def period(self, nodes):
+        """Return the iterations after which the remainders in closed tests come out the same, and ranges hold the same."""
         every = 1
         for node in nodes:
-            if isinstance(node, ast.BinOp) and any(map(self.moves, counted_in(node))):
-                if not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Mod)):
-                    raise Unknown("it does not grow evenly")
-                number = self.value(node.right) if isinstance(node.op, ast.Mod) else 1
-                if not number or int(number) != number:
+            number = None
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.any_moves(node):
+                number, parts = (
+                    self.value(node.right),
+                    [one for one in ast.walk(node.left) if isinstance(one, ast.expr)],
+                )
+                if not number or int(number) != number or self.any_moves(node.right):
                     raise Unknown("no remainder")
+                if not all(isinstance(self.value(one), int) for one in parts):
+                    raise Unknown("a remainder of fractions")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, range):
+                number = node.value.step
+            if number is not None:
                 every = every * abs(int(number)) // math.gcd(every, int(number))
         return every
 
+    def turns(self, nodes):
+        """Yield iterations at which, or right after which, what grows evenly comes to a value that it is compared with."""
+        pairs = [(node, 0) for node in nodes if isinstance(node, (ast.Name, ast.BinOp))]
+        for node in nodes:
+            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            for left, right in zip(sides, sides[1:]):
+                if isinstance(right, (ast.List, ast.Tuple)):
+                    pairs += [(ast.BinOp(left, ast.Sub(), one), 0) for one in right.elts]
+                elif isinstance(right, ast.Constant) and isinstance(right.value, HELD):
+                    held = right.value
+                    pairs += [(left, one) for one in ((held.start, held.stop) if isinstance(held, range) else held)]
+                elif self.any_moves(left) or self.any_moves(right):
+                    pairs.append((ast.BinOp(left, ast.Sub(), right), 0))
+        for node, value in pairs:
+            if self.grows(node) and isinstance(value, (int, float)) and abs(value) < math.inf:
+                at = self.function((node, True))
+                begin, grown = at(0), at(FAR) - at(0)
+                if abs(begin) < math.inf and grown:
+                    yield int((value - begin) * FAR // grown)
+
     def pattern(self, tests):
-        """Return when these tests hold; raises Unknown where that takes too many looks."""
+        """Return when these tests hold; raises Unknown where that takes too many looks, or cannot be told."""
         nodes = [node for test, _ in tests for node in ast.walk(test) if isinstance(node, ast.expr)]
-        steps = {abs(one.by) for test, _ in tests for one in counted_in(test) if self.moves(one)}
-        period, sizes = self.period(nodes), [abs(one.value) for test, _ in tests for one in counted_in(test)]
-        for node in filter(is_settled, nodes):
-            value = self.value(node)
-            items = (value.start, value.stop) if isinstance(value, range) else value
-            for one in items if isinstance(items, HELD) else [value]:
-                sizes += [abs(one)] if isinstance(one, (int, float)) and math.isfinite(one) else []
-        scale = math.prod(min(1, one) for one in [*sizes, *steps] if one)
-        settled = math.ceil(sum(sizes) / scale) + 2
+        turns, period = set(self.turns(nodes)), self.period(nodes)
+        steps = [one.by for test, _ in tests for one in counted_in(test) if self.moves(one)]
         if all(isinstance(one, int) for one in steps):
             period //= functools.reduce(math.gcd, steps, period)
-        if settled + period > MOST_LOOKS:
+        elif period > 1:
+            raise Unknown("a remainder of fractions")
+        place, stride = self.sieve(tests)
+        if period // stride * (1 + len(turns)) > MOST_LOOKS:
             raise Unknown("too many looks")
-        return OpeningPattern(self.function(*tests), settled, period)
+        return OpeningPattern(self.function(*tests), turns, period, place, stride)
+
+    def sieve(self, tests):
+        """Return an iteration at which a remainder comes out as it must, and how far others are; 0 and 1 without one."""
+        place, stride = 0, 1
+        for test, truth in tests:
+            node, wanted = test, 0
+            if isinstance(test, ast.Compare) and len(test.ops) == 1 and is_equality(test, truth):
+                node, wanted, truth = test.left, test.comparators[0], False
+                wanted = None if self.any_moves(wanted) else self.value(wanted)
+            if (
+                truth
+                or not isinstance(node, ast.BinOp)
+                or not isinstance(node.op, ast.Mod)
+                or not isinstance(wanted, int)
+            ):
+                continue
+            if self.grows(node.left):
+                at, number = self.function((node.left, True)), abs(int(self.value(node.right)))
+                begin, grown = at(0), at(1) - at(0)
+                common = math.gcd(grown, number)
+                every = number // common
+                if every > stride and (wanted - begin) % common == 0:
+                    place, stride = (wanted - begin) // common * pow(grown // common, -1, every) % every, every
+        return place, stride
 
     def rhythm(self, tests, first, step, resets):
         """Return the rhythm of tests that all move with one loop.
@@ -118,7 +187,7 @@ class AtIteration:
         lead = next(one for one in names if self.moves(one))
         passed, by_steps = lead.passed, any(one.with_step for one in names)
         left = lead.trips - passed if lead.trips is not None and passed is not None else None
-        if resets and left is not None and lead.trips <= MOST_LOOKS and all(map(self.moves, names)):
+        if resets and left is not None and all(map(self.moves, names)):
             lap = list(itertools.islice(pattern.openings(-passed, left), MOST_OF_A_LAP))
             if not lap:
                 return NEVER
@@ -128,7 +197,7 @@ class AtIteration:
                 behind = sum(one < first for one in lap)
                 return OpeningRhythm(every, lap[: behind + MOST_AHEAD])
         behind = list(pattern.openings(max(-MOST_AHEAD, 1 - step if passed is None else -passed), first))
-        high = left if left is not None and not resets else math.inf
+        high = left if left is not None and not resets else NOT_REACHED
         ahead = list(itertools.islice(pattern.openings(first, high), MOST_AHEAD))
         every = (ahead[-1] - ahead[0]) / (len(ahead) - 1) if len(ahead) > 1 else math.inf
         evenly = len({after - before for before, after in zip(ahead, ahead[1:])}) == 1
@@ -138,20 +207,33 @@ class AtIteration:
 
 
 class OpeningPattern:
-    """The iterations at which tests hold: until they have settled as it comes, then in each lap of `period` the same."""
+    """The iterations at which tests hold: from one of their `turns` to the next, the same in each lap of `period`.
 
-    def __init__(self, holds, settled, period):
-        self.holds, self.settled, self.period = holds, settled, period
-        self.lap = list(filter(holds, range(settled, settled + period)))
+    They hold at each `stride` from `place` only.
+    """
+
+    def __init__(self, holds, turns, period, place, stride):
+        self.holds, self.period, self.place, self.stride = holds, period, place, stride
+        self.starts = sorted({0, *(one + n for one in turns for n in (-1, 0, 1, 2))})
+        self.lap = self.lap_from(self.starts[-1], math.inf)
+
+    def lap_from(self, start, end):
+        """Return the first iterations of a lap that hold, as many as anybody asks for."""
+        lap = range(start + (self.place - start) % self.stride, min(start + self.period, end), self.stride)
+        return list(itertools.islice(filter(self.holds, lap), MOST_OF_A_LAP))
 
     def openings(self, low, high):
-        """Yield iterations from `low` (before all has settled) to before `high`."""
-        yield from filter(self.holds, range(low, min(self.settled, high)))
-        for start in itertools.count(0, self.period) if self.lap else ():
-            for place in self.lap:
-                if start + place >= high:
-                    return
-                yield start + place
+        """Yield up to MOST_OF_A_LAP iterations from `low` to before `high`."""
+        starts = [low, *(one for one in self.starts if low < one < high)]
+        for start, end in zip(starts, [*starts[1:], high]):
+            lap = self.lap_from(start, end)
+            for begin in itertools.count(0, self.period) if lap else ():
+                for place in lap:
+                    if begin + place >= end:
+                        break
+                    yield begin + place
+                if begin + start + self.period >= end:
+                    break
 
 
 def is_equality(test, truth):

@@ -58,6 +58,15 @@ def single_step(seconds: float) -> StepTimes:
     return summarize([seconds], seconds)
 
 
+def seconds_beside(phase: Intervals) -> dict[int, float]:
+    """Return the seconds of evaluations and saves in each interval that holds nothing else beside its step."""
+    return {
+        int(i): event.get("validation", 0.0) + event.get("save", 0.0)
+        for i, event in phase["special"].items()
+        if set(event) <= {"validation", "save", "save_bytes"}
+    }
+
+
 def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
     """Return the times of a plain step, and the indices of the intervals that were used."""
     seconds, special = phase["seconds"], phase["special"]
@@ -66,11 +75,7 @@ def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
     traced = {int(i) for i, event in special.items() if event.get("traced")}
     settled = [i for i in plain if i > 1 and i - 1 not in traced]
     used = settled if len(settled) >= 5 else plain
-    beside = {
-        int(i): event.get("validation", 0.0) + event.get("save", 0.0)
-        for i, event in special.items()
-        if set(event) <= {"validation", "save", "save_bytes"}
-    }
+    beside = seconds_beside(phase)
     # each step has work beside it, of known seconds; the first one prepares
     shared = [i for i in everything if i in beside] if plain in ([], [0]) else []
     if len(shared) >= LEAST_SHARED:

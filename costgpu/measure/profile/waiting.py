@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from costgpu.measure.probe.record import ActivityRecord, PhaseRecord
 from costgpu.measure.profile.neighbours import LEAST_LOOKS, Neighbours
-from costgpu.measure.profile.step_times import SPIKE
+from costgpu.measure.profile.step_times import SPIKE, seconds_beside
 
 BUSY_SHARE = 0.25  # of the time without a core, from which on a reader should know of it
 LEAST_SHARE = 0.05  # of a step; less is what barriers between threads and other machines on the same host cost
@@ -41,16 +41,19 @@ def notes_of_queue(activity: ActivityRecord | None, found: Neighbours) -> list[s
 def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRecord | None) -> float:
     """Return the seconds of a plain step (of the intervals `used`) in which the script's process waits.
 
+    A step with an evaluation or a save beside it waits for as large a share of its own time.
     With a GPU the script's thread waits for that, too, and the two cannot be told apart: 0.
     """
     blocked = raw.get("blocked") or []
     some = [i for i in used if i < len(blocked)]
     if raw["device"] != "cpu" or activity is None or not some:
         return 0.0
-    ceiling = SPIKE * statistics.median(raw["seconds"][i] for i in some)
-    seconds = statistics.fmean(min(blocked[i], ceiling) for i in some)
+    whole, beside = raw["seconds"], seconds_beside(raw)
+    own = {i: max(0.0, whole[i] - beside.get(i, 0.0)) for i in some}
+    ceiling = SPIKE * statistics.median(own.values())
+    seconds = statistics.fmean(min(blocked[i] * own[i] / (whole[i] or 1.0), ceiling) for i in some)
     seconds *= _share_in_steps(activity)
-    step = statistics.fmean(min(raw["seconds"][i], ceiling) for i in some)
+    step = statistics.fmean(min(each, ceiling) for each in own.values())
     return seconds if seconds > LEAST_SHARE * step else 0.0
 
 
@@ -64,8 +67,11 @@ def waiting_share(activity: ActivityRecord | None) -> float:
 
 
 def _share_in_steps(activity: ActivityRecord) -> float:
-    """Share of a plain step off its core in which the script's thread waited: what happens between epochs says nothing."""
-    if activity["step_off"] >= LEAST_LOOKS or activity["off"] > activity["step_off"]:
+    """Share of a plain step off its core in which the script's thread waited: what happens between epochs says nothing.
+
+    Unless no plain step was off its core when it was looked at, as where a policy acts in each of them.
+    """
+    if activity["step_off"] >= LEAST_LOOKS or activity["off"] > activity["step_off"] > 0:
         return activity["step_alone"] / max(1, activity["step_off"])
     return _share_of_off(activity, activity["alone"])
 

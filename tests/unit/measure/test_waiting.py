@@ -62,6 +62,9 @@ def raw(**other: Any) -> Any:
         (raw(), activity(step_alone=9), 0.016),
         (raw(), activity(step_alone=0), 0.0),  # what waits does so between epochs
         (raw(), activity(step_off=2, step_alone=0), 0.0),
+        (raw(), activity(step_off=0, step_alone=0), 0.08),  # a policy acts in each step, which is none of its own
+        (raw(blocked=[0.0] * 10), activity(step_off=0, step_alone=0), 0.0),  # nothing waits but between epochs
+        (raw(special={str(i): {"save": 0.025} for i in range(10)}), activity(step_off=0, step_alone=0), 0.06),
         (raw(), activity(off=2, alone=2, step_off=2, step_alone=2, cpu=1.0), 0.08),
         (raw(blocked=[0.004] * 10), activity(), 0.0),
         (raw(blocked=[0.08] * 9 + [9.0], seconds=[0.1] * 9 + [9.0]), activity(), (0.08 * 9 + 0.3) / 10),

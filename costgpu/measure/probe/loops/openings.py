@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import functools
 import itertools
 import math
 
 from .gates import HELD, counted_in, is_settled, rebuilt
 from .safe_eval import Unknown
 
+ROUNDED = (ast.Mod, ast.FloorDiv)
 MOST_LOOKS = 10**6  # about a tenth of a second; at tests of large remainders alone
 FAR = 1 << 20  # iterations over which growth is taken: few would leave too few digits of fractions
 NOT_REACHED = 10**15  # iterations that no script makes
@@ -70,47 +70,50 @@ class AtIteration:
     def hold(self, tests, iteration):
         return bool(self.function(*tests)(iteration))
 
-    def value(self, node):
-        """Return the value of an expression now."""
-        return self.function((node, True))(0)
+    def value(self, node, iteration=0):
+        """Return the value of an expression now, or at an iteration from now."""
+        return self.function((node, True))(iteration)
 
     def any_moves(self, node):
         return any(map(self.moves, counted_in(node)))
 
     def grows(self, node):
-        """Return whether a number grows evenly from iteration to iteration; False if it stays or only comes again.
+        """Return whether a number grows evenly from iteration to iteration, or in the same steps in each period.
 
-        Raises Unknown for one that does both, or neither.
+        False if it stays or only comes again. Raises Unknown for one that does neither.
         """
         if not self.any_moves(node) or hasattr(node, "counted"):
             return self.any_moves(node)
         if isinstance(node, ast.Compare):
             return False
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, *ROUNDED)):
             left, right = self.grows(node.left), self.grows(node.right)
             if isinstance(node.op, ast.Mod) or not (left or right):
                 return False
             both = self.any_moves(node.left) and self.any_moves(node.right)
-            if not both and (left or not isinstance(node.op, ast.Div)):
+            if not both and (left or not isinstance(node.op, (ast.Div, ast.FloorDiv))):
                 return True
             if left and right and isinstance(node.op, (ast.Add, ast.Sub)):
                 return True
         raise Unknown("it does not grow evenly")
 
     def period(self, nodes):
-        """Return the iterations after which the remainders in closed tests come out the same, and ranges hold the same."""
+        """Return the iterations after which remainders in closed tests come out the same, and quotients grow the same."""
         every = 1
         for node in nodes:
             number = None
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.any_moves(node):
-                number, parts = (
-                    self.value(node.right),
-                    [one for one in ast.walk(node.left) if isinstance(one, ast.expr)],
-                )
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ROUNDED) and self.any_moves(node):
+                number = self.value(node.right)
+                parts = [one for one in ast.walk(node.left) if isinstance(one, ast.expr)]
                 if not number or int(number) != number or self.any_moves(node.right):
                     raise Unknown("no remainder")
                 if not all(isinstance(self.value(one), int) for one in parts):
                     raise Unknown("a remainder of fractions")
+                inner = [one for one in parts if isinstance(one, ast.BinOp) and isinstance(one.op, ROUNDED)]
+                for one in filter(is_quotient, inner):  # in steps of these: `it // 10 % 2`
+                    number *= self.value(one.right) if self.any_moves(one) else 1
+                if not inner:
+                    number //= math.gcd(number, self.value(node.left, 1) - self.value(node.left))
             elif isinstance(node, ast.Constant) and isinstance(node.value, range):
                 number = node.value.step
             if number is not None:
@@ -119,6 +122,8 @@ class AtIteration:
 
     def turns(self, nodes):
         """Yield iterations at which, or right after which, what grows evenly comes to a value that it is compared with."""
+        stepped, lap = any(map(is_quotient, nodes)), self.period(nodes)
+        far = lap * (1 + FAR // lap)  # in whole laps, which each grow the same
         pairs = [(node, 0) for node in nodes if isinstance(node, (ast.Name, ast.BinOp))]
         for node in nodes:
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
@@ -133,18 +138,17 @@ class AtIteration:
         for node, value in pairs:
             if self.grows(node) and isinstance(value, (int, float)) and abs(value) < math.inf:
                 at = self.function((node, True))
-                begin, grown = at(0), at(FAR) - at(0)
+                begin, grown = at(0), at(far) - at(0)
                 if abs(begin) < math.inf and grown:
-                    yield int((value - begin) * FAR // grown)
+                    turn = int((value - begin) * far // grown)
+                    yield from range(turn - 2 * lap, turn + 3 * lap, lap) if stepped else (turn,)
 
     def pattern(self, tests):
         """Return when these tests hold; raises Unknown where that takes too many looks, or cannot be told."""
         nodes = [node for test, _ in tests for node in ast.walk(test) if isinstance(node, ast.expr)]
         turns, period = set(self.turns(nodes)), self.period(nodes)
         steps = [one.by for test, _ in tests for one in counted_in(test) if self.moves(one)]
-        if all(isinstance(one, int) for one in steps):
-            period //= functools.reduce(math.gcd, steps, period)
-        elif period > 1:
+        if period > 1 and not all(isinstance(one, int) for one in steps):
             raise Unknown("a remainder of fractions")
         place, stride = self.sieve(tests)
         if period // stride * (1 + len(turns)) > MOST_LOOKS:
@@ -164,6 +168,7 @@ class AtIteration:
                 or not isinstance(node, ast.BinOp)
                 or not isinstance(node.op, ast.Mod)
                 or not isinstance(wanted, int)
+                or any(map(is_quotient, ast.walk(node.left)))
             ):
                 continue
             if self.grows(node.left):
@@ -200,6 +205,8 @@ class AtIteration:
         high = left if left is not None and not resets else NOT_REACHED
         ahead = list(itertools.islice(pattern.openings(first, high), MOST_AHEAD))
         every = (ahead[-1] - ahead[0]) / (len(ahead) - 1) if len(ahead) > 1 else math.inf
+        if ahead and pattern.lap and len(pattern.lap) < MOST_OF_A_LAP and pattern.starts[-1] < high:
+            every = pattern.period / len(pattern.lap)
         evenly = len({after - before for before, after in zip(ahead, ahead[1:])}) == 1
         if not pattern.lap and len(ahead) < MOST_AHEAD and not (evenly and ahead[-1] + every >= high):
             every = math.inf  # it ends before the loop does
@@ -234,6 +241,10 @@ class OpeningPattern:
                     yield begin + place
                 if begin + start + self.period >= end:
                     break
+
+
+def is_quotient(node):
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
 
 
 def is_equality(test, truth):

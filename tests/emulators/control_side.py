@@ -49,3 +49,9 @@ class ControlSide:
     def fault(self, *faults: dict[str, Any], add: bool = False) -> None:
         """Replaces the faults, or adds to them; see `faults.Fault`."""
         self._faults.faults = [*(self._faults.faults if add else ()), *(Fault(**fault) for fault in faults)]
+
+    def release(self, access_key: str) -> None:
+        """Let the requests of somebody go on that a fault holds."""
+        for fault in self._faults.faults:
+            if fault.access_key == access_key:
+                fault.released.set()

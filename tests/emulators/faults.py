@@ -3,13 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.emulators.wire import ApiCall, Reply, refusal
 
 _EXPIRED = {"ec2": "RequestExpired", "sts": "ExpiredToken", "s3": "ExpiredToken", "iam": "ExpiredToken"}
-
+MOST_HELD_SECONDS = 60.0
 
 Refuse = Callable[[ApiCall, str, str, int | None], Reply]
 
@@ -31,6 +31,8 @@ class Fault:
     status: int | None = None  # None for what the cloud uses with that code
     drop: bool = False  # the connection is closed instead of an answer
     hang_seconds: float = 0.0  # wait first
+    held: bool = False  # wait first, until it is released
+    released: threading.Event = field(default_factory=threading.Event, init=False)
     region: str = ""
     service: str = ""
     access_key: str = ""
@@ -88,6 +90,8 @@ class FaultInjector:
             return None, None
         if fault.hang_seconds:
             time.sleep(fault.hang_seconds)
+        if fault.held:
+            fault.released.wait(MOST_HELD_SECONDS)
         if fault.when == "after":
             return None, fault
         return self._answer(call, fault), None

@@ -224,6 +224,10 @@ class Person:
         """Something goes wrong with the requests of theirs; see `faults.Fault`."""
         self.cloud.fault({"action": action, "access_key": self.key, **more}, add=True)
 
+    def release(self) -> None:
+        """Let the requests of theirs go on that a fault holds."""
+        self.cloud.release(self.key)
+
     def run_id(self, name: str = "") -> str:
         """Of the job's newest run, as the ledger has it; empty if it has none."""
         return next(iter(reversed(self.run_ids(name))), "")

@@ -88,10 +88,11 @@ def the_startup_script_comes_late(person: Person) -> None:
 def its_client_is_killed_as_it_is_made(person: Person) -> None:
     """The machine is made, and nobody was told so: it is found by the name in its labels."""
     person.write(QUICK)
-    person.fault("instances.insert", when="after", hang_seconds=2.0)
+    person.fault("instances.insert", when="after", held=True)
     client = person.launch()
     client.until(lambda: "instances.insert" in [row["action"] for row in person.requests()], what="it is asked for")
     client.kill()
+    person.release()
     until(person.instances, 30, "it is there")
     person.reap(UNSEEN_SECONDS)
     person.ended()

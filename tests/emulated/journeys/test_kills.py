@@ -33,12 +33,13 @@ def done(guest: InGuest) -> None:
 @journeys
 def the_client_before_it_hears_of_its_machine(person: Person) -> None:
     person.write("pass")
-    person.fault("RunInstances", when="after", hang_seconds=2.0)
+    person.fault("RunInstances", when="after", held=True)
     client = person.launch()
     client.until(
         lambda: "ec2:RunInstances" in [row["name"] for row in person.requests()], what="a machine is asked for"
     )
     client.kill()
+    person.release()
     until(person.instances, 30, "the machine is there")
     assert person.events()[-1] == "attempted"
     person.reap(UNSEEN_SECONDS)

@@ -11,11 +11,42 @@ from tests.measure.harness import profile_of, request
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 PREAMBLE = """
+import itertools
 import torch
 from torch import nn
 model = nn.Linear(16, 1)
 data = torch.randn(1000, 16)
 """
+ACCUMULATION = """
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    for epoch in range(3000):
+        for i, x in enumerate([torch.randn(8, 16) for _ in range(42)]):
+            (model(x).square().mean() / 4).backward()
+            if (i + 1) % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    """
+# nanoGPT's loop: micro-steps, an evaluation every so often, and a bound on a counter at the end of `while True`.
+COUNTER = """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    iter_num, max_iters = 0, 600000
+    @torch.no_grad()
+    def estimate_loss():
+        model.eval()
+        loss = sum(model(torch.randn(8, 16)).square().mean().item() for _ in range(20)) / 20
+        model.train()
+        return loss
+    while True:
+        if iter_num % 2000 == 0:
+            print(iter_num, estimate_loss())
+        for _ in range(3):
+            model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        iter_num += 1
+        if iter_num > max_iters:
+            break
+    """
 CLOSURE = """
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
     def closure():
@@ -100,6 +131,8 @@ def measured(source: str, folder: Path) -> tuple[WorkloadProfile, Phase]:
 @pytest.mark.parametrize(
     ("source", "steps", "per_epoch"),
     [
+        pytest.param(ACCUMULATION, 3000 * 10, None, id="accumulation"),
+        pytest.param(COUNTER, 600_001, None, id="counter"),
         pytest.param(CLOSURE, 7000, None, id="closure"),
         pytest.param(NO_OPTIMIZER, 250 * 10, 10, id="no optimizer"),
     ],

@@ -169,6 +169,12 @@ def test_a_key_that_has_a_default_may_be_missing(saved: Path, keys: tuple[Any, .
     assert found == value
 
 
+def test_the_steps_of_a_profile_without_by_median_count_by_their_mean(saved: Path) -> None:
+    edited(saved, "phases", 0, "step", "by_median", value=DROPPED)
+    step = load_profile(saved).phases[0].step
+    assert step.seconds == step.mean_seconds
+
+
 @pytest.mark.parametrize(
     ("keys", "value", "words"),
     [

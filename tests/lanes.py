@@ -2,7 +2,7 @@
 
     python -m tests.lanes [pytest arguments]
 
-The first lane's output streams; that of the others follows.
+The first lane's output streams; that of the others follows, and last come those that failed.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def main() -> int:
                         below.terminate()
                     child.terminate()
         sys.stdout.flush()
-        for log in logs:
+        for _, log in sorted(zip(codes[1:], logs, strict=True), key=lambda pair: pair[0] != 0):
             log.seek(0)
             sys.stdout.buffer.write(log.read())
     print(f"All of it took {time.monotonic() - began:.0f} s.", flush=True)

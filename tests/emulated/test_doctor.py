@@ -130,7 +130,7 @@ def test_permissions_that_cannot_be_asked_are_not_known(cloud: RunningEc2, monke
 
 
 def test_a_dry_run_that_is_refused(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud.fault({"action": "RunInstances", "code": "UnauthorizedOperation", "status": 403, "times": -1})
+    cloud.fault({"action": "RunInstances?", "code": "UnauthorizedOperation", "status": 403, "times": -1})
     code, places = doctor(*AWS, "-t", "g5.xlarge")
     check = places["aws/us-east-1"]["dry run"]
     assert (code, check["status"]) == (41, "failed")

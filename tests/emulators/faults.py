@@ -22,7 +22,7 @@ class LostReply(ConnectionError):
 class Fault:
     """One thing that goes wrong with requests of these properties (empty: of any)."""
 
-    action: str = "*"  # such as RunInstances
+    action: str = "*"  # such as RunInstances, which is not its dry run, RunInstances?
     times: int = 1  # how often; -1 for ever
     skip: int = 0  # matching requests that pass before the first one that fails
     when: str = "before"  # nothing is executed, or "after": it is executed, and then the fault comes
@@ -39,7 +39,7 @@ class Fault:
 
     def concerns(self, call: ApiCall) -> bool:
         return (
-            self.action in ("*", call.action)
+            self.action in ("*", call.name.partition(":")[2])
             and self.region in ("", call.region)
             and self.service in ("", call.service)
             and self.access_key in ("", call.access_key)

@@ -148,7 +148,7 @@ def asked_for_machines(person: Person) -> list[dict[str, Any]]:
 def no_capacity_anywhere_and_later_some(person: Person) -> None:
     """Two regions are asked, zone by zone, and again after a minute: then the second one has room."""
     code, words = "InsufficientInstanceCapacity", "We currently do not have sufficient c7g.medium capacity."
-    person.fault("RunInstances", region="us-east-1", times=-1, skip=1, code=code, message=words)
+    person.fault("RunInstances", region="us-east-1", times=-1, code=code, message=words)
     person.fault("RunInstances", region="us-west-2", times=6, code=code, message=words)
     person.write("open('model', 'w').write('x')")
     command, clock = moved(person)

@@ -137,6 +137,17 @@ def kill(runner: Runner, pid: int) -> None:
     assert not differences(runner.before, runner.victim.snapshot())
 
 
+def kill_by_age(runner: Runner, measuring: int, which: int) -> bool:
+    """Kills one of the others, the oldest being 0; returns False if it is not there, or has just ended by itself."""
+    there = sorted(found.pid for found in runner.processes() if found.pid != measuring)
+    if not there:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        kill(runner, there[min(which, len(there) - 1)])
+        return True
+    return False
+
+
 def check_after(runner: Runner) -> None:
     ran = runner.finish()
     assert not ran.faults, ran.output
@@ -168,9 +179,7 @@ def test_a_process_of_the_measurement_is_killed(moment: str, which: int, level: 
     pid = runner.start(ENDLESS, level)
     while not MOMENTS[moment](runner):
         assert psutil.pid_exists(pid), runner.output()
-    until(lambda: [found for found in runner.processes() if found.pid != pid])
-    there = sorted((found for found in runner.processes() if found.pid != pid), key=lambda found: found.pid)
-    kill(runner, there[min(which, len(there) - 1)].pid)
+    until(lambda: kill_by_age(runner, pid, which))
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGINT)  # what is left of it may go on for long
     ran = runner.finish()

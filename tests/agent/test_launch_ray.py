@@ -94,6 +94,14 @@ def test_one_machine_is_a_cluster_too(new_machine: NewMachine, port: int) -> Non
     assert "left" not in status.detail
 
 
+def test_a_driver_that_comes_too_early_is_tried_again(new_machine: NewMachine, port: int) -> None:
+    machine = new_machine()
+    (machine.source / "refused_drivers").write_text("once\ntwice\n")
+    begin(machine, 0, port, ENDS, "0", nodes=1)
+    over(machine, EndReason.SUCCEEDED, 0, "Ray runs on one machine")
+    assert (machine.home / "work" / "refused_drivers").read_text() == ""
+
+
 def test_a_request_to_end_reaches_the_script(new_machine: NewMachine, port: int) -> None:
     first, second = both(new_machine, port, WAITS, grace_seconds=20.0)
     begun(first, second)

@@ -118,19 +118,30 @@ class RayNode:
         return code if code >= 0 else 128 - code
 
     def _gather(self) -> bool:
-        """Wait until all machines are in the cluster; return False if the end was asked for before."""
+        """Wait until all machines are in the cluster; return False if the end was asked for before.
+
+        On a busy machine the head may refuse a driver that comes early (2.60), so that another one is tried while Ray runs.
+        """
         words = [self.python, "-c", _GATHER, "%s:%d" % self.head, str(self.nodes)]
-        gathering = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         until = time.monotonic() + JOIN_SECONDS
-        try:
-            while gathering.poll() is None and time.monotonic() < until and not self.asked:
-                self._check()
-                time.sleep(_WATCH_SECONDS)
-        finally:
-            gathering.kill()
-            code = gathering.wait()
-        if code and not self.asked:
-            raise RayFailed("Not all of %s came to the Ray cluster: see what they said." % _machines(self.nodes))
+        while not self.asked:
+            with open(os.path.join(self.folder, "gather.log"), "wb") as said:
+                gathering = subprocess.Popen(
+                    words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
+                )
+            try:
+                while gathering.poll() is None and time.monotonic() < until and not self.asked:
+                    self._check()
+                    time.sleep(_WATCH_SECONDS)
+            finally:
+                gathering.kill()
+                code = gathering.wait()
+            if code == 0:
+                break
+            if time.monotonic() >= until and not self.asked:
+                said_last = self._last_words("gather.log")
+                raise RayFailed("Not all of %s came to the Ray cluster.\n%s" % (_machines(self.nodes), said_last))
+            time.sleep(_WATCH_SECONDS)
         return not self.asked
 
     def run_worker(self) -> int:
@@ -196,8 +207,8 @@ class RayNode:
         if self._has_ended():
             raise RayFailed("The Ray of node %d has ended. It said last:\n%s" % (self.number, self._last_words()))
 
-    def _last_words(self) -> str:
-        with open(os.path.join(self.folder, "start.log"), encoding="utf-8", errors="replace") as stream:
+    def _last_words(self, of: str = "start.log") -> str:
+        with open(os.path.join(self.folder, of), encoding="utf-8", errors="replace") as stream:
             return "".join(stream.readlines()[-_TAIL_LINES:])
 
     def stop(self) -> None:

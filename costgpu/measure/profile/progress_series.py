@@ -210,7 +210,8 @@ def _loops(record: ProbeRecord) -> LoopProgress | None:
     share = (found["last"] - found["first"]) / math.prod(float(loop["trips"]) for loop in found["loops"])
     seconds = found["seconds"] / max(share, 1e-9)
     after = record["wall_seconds"] - found["lead"] - seconds
-    return None if _only_beside(seconds, max(found["lead"], after)) else found
+    before = found["lead"] - (record.get("importing") or (0.0, 0.0))[0]  # a cold import is no work of the script's
+    return None if _only_beside(seconds, max(before, after)) else found
 
 
 def _seconds(series: SeriesRecord) -> float:

@@ -125,9 +125,14 @@ def test_what_a_script_that_ended_did_beside_its_work_is_not_the_job() -> None:
     assert progress_phase(record({**short, "after": 30.0}, **ended)).unit.name == "run"
     assert progress_phase(record({**short, "after": 30.0}, **ended, versions={"torch": "2.9"})).unit.name == "run"
     loops: Any = {"loops": [loop(4)], "first": 0.0, "last": 4.0, "seconds": 2.0, "times": [[0.0, 1.0], [2.0, 4.0]]}
-    for lead, wall, unit in ((1.5, 5.0, "iteration"), (57.0, 60.0, "run"), (1.5, 60.0, "run")):
-        phase = progress_phase(record(loops={**loops, "lead": lead}, **{**ended, "wall_seconds": wall}))
-        assert phase.unit.name == unit
+    for lead, wall, importing, unit in (
+        (1.5, 5.0, 0.0, "iteration"),
+        (57.0, 60.0, 0.0, "run"),
+        (57.0, 60.0, 55.0, "iteration"),  # a cold disk is no work of the script's
+        (1.5, 60.0, 0.0, "run"),
+    ):
+        times = {**ended, "wall_seconds": wall, "importing": [importing, 1.0]}
+        assert progress_phase(record(loops={**loops, "lead": lead}, **times)).unit.name == unit
 
 
 def test_a_single_step_of_a_script_that_ends_is_an_answer() -> None:

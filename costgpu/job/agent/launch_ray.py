@@ -125,7 +125,7 @@ class RayNode:
         words = [self.python, "-c", _GATHER, "%s:%d" % self.head, str(self.nodes)]
         until = time.monotonic() + JOIN_SECONDS
         while not self.asked:
-            with open(os.path.join(self.folder, "gather.log"), "wb") as said:
+            with open(os.path.join(self.folder, "gather.log"), "ab") as said:
                 gathering = subprocess.Popen(
                     words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
                 )

@@ -123,7 +123,7 @@ class RayNode:
         On a busy machine the head may refuse a driver that comes early (2.60), so that another one is tried while Ray runs.
         """
         words = [self.python, "-c", _GATHER, "%s:%d" % self.head, str(self.nodes)]
-        until = time.monotonic() + JOIN_SECONDS
+        until, refused = time.monotonic() + JOIN_SECONDS, False
         while not self.asked:
             with open(os.path.join(self.folder, "gather.log"), "ab") as said:
                 gathering = subprocess.Popen(
@@ -141,6 +141,9 @@ class RayNode:
             if time.monotonic() >= until and not self.asked:
                 said_last = self._last_words("gather.log")
                 raise RayFailed("Not all of %s came to the Ray cluster.\n%s" % (_machines(self.nodes), said_last))
+            if not refused and not self.asked:
+                _say("Ray's head takes no driver yet: it is asked again for up to %.0f min." % (JOIN_SECONDS / 60))
+                refused = True
             time.sleep(_WATCH_SECONDS)
         return not self.asked
 

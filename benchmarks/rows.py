@@ -38,7 +38,7 @@ PRECISIONS = {
 }
 # The script of these rows cast the whole model (apex, level O2) and did not use autocast.
 WHOLE_MODEL_IN_HALF = frozenset({("bert_base", "amp"), ("bert_large", "amp")})
-OLD_HOST = 1.6  # times the seconds of calls on hosts of 2018-21 with their torch
+OLD_HOST = 2.5  # times the seconds of calls on hosts of 2018-21 with their torch
 LAST_OLD_HOST = 2021  # year of the software
 PAGEABLE_GBPS = 1.5  # of a new batch from pageable memory on the hosts of the `tv:` rows: fitted on them
 

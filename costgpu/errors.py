@@ -145,6 +145,14 @@ class TrialsFailed(ScriptError, exit_code=35):
     """Every trial of a sweep failed."""
 
 
+class NoStandIn(ScriptError, exit_code=37):
+    """Something of the script cannot be measured without weights."""
+
+
+class MissingFiles(ScriptError, exit_code=38):
+    """Files of a hub that the script wants are neither on this machine nor within reach."""
+
+
 class NoFiniteMetric(ScriptError, exit_code=36):
     """Every value of a sweep's metric is NaN or infinite."""
 

@@ -26,8 +26,8 @@ MANIFEST = "manifest.json"
 ACCELERATOR_COLUMNS = snapshot.columns(
     """
     name model vendor architecture year memory_gib memory_bandwidth_gbps fp32_tflops fp32_matrix_tflops
-    tf32_tensor_tflops fp16_tensor_tflops bf16_tensor_tflops multiprocessors compute_capability tdp_watts
-    source as_of
+    tf32_tensor_tflops fp16_tensor_tflops bf16_tensor_tflops multiprocessors compute_capability tdp_watts l2_mib
+    usable_gib source as_of usable_from
     """
 )
 CPU_COLUMNS = snapshot.columns(

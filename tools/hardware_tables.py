@@ -12,7 +12,7 @@ GPU_SPECS = "gpu_specs.csv"
 GPU_SPEC_HEADER = (
     "name,board,vendor,year,architecture,memory_gib,memory_bandwidth_gbps,fp32_tflops,fp32_matrix_tflops,"
     "tf32_tensor_tflops,fp16_tensor_tflops,bf16_tensor_tflops,int8_tops,multiprocessors,compute_capability,"
-    "tdp_watts,form,notes"
+    "tdp_watts,l2_mib,form,notes,usable_gib,usable_from"
 )
 CPU_FAMILIES = "cpu_families.csv"
 CPU_FAMILY_HEADER = (
@@ -66,11 +66,22 @@ def accelerator_rows(facts: Path, as_of: str) -> list[TableRow]:
                 _figure(fact, "multiprocessors"),
                 capability if _CUDA.fullmatch(capability) else "",
                 _figure(fact, "tdp_watts"),
+                _optional_figure(fact, "l2_mib"),
+                _usable_gib(fact),
                 SPECS_SOURCE,
                 as_of,
+                fact.text("usable_from", empty=True),
             )
         )
     return sorted(rows)
+
+
+def _usable_gib(fact: Row) -> str:
+    """Return the text of the memory that programs can use: at most the board's, and from somewhere; or the empty text."""
+    usable = fact.number("usable_gib", most=float(_figure(fact, "memory_gib")))
+    if (usable is None) is not (fact.text("usable_from", empty=True) == ""):
+        raise fact.wrong("usable_from", "a figure needs its source, and a source its figure")
+    return fact.cells["usable_gib"]
 
 
 def cpu_rows(facts: Path, as_of: str) -> list[TableRow]:

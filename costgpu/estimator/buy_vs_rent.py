@@ -129,7 +129,7 @@ def fits_colab(workload: Workload, spec: AcceleratorSpec) -> bool:
     """Return whether the whole job fits a free session of Google Colab, by the upper end of its 80 % interval."""
     if not workload.scope.whole:
         return False
-    offer = unpriced_offer(spec, vcpus=2, memory_gib=12.7, accelerator_memory_gib=15.0)
+    offer = unpriced_offer(spec, vcpus=2, memory_gib=12.7, accelerator_memory_gib=spec.memory_gib)
     there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
     return not there.infeasible and there.run_seconds.high <= COLAB_SESSION_SECONDS
 

@@ -36,7 +36,7 @@ WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading", "waitin
 # Small kernels that keep coming hold the clocks up while the card waits: a tenth of load, a third of the TDP (assumed).
 AWAKE = 0.1
 IDLE_PARTS = frozenset(
-    {"set-up", "checkpoint", "epoch start", "rendezvous"}
+    {"set-up", "download", "checkpoint", "epoch start", "rendezvous"}
 )  # of a run: the GPU has next to nothing to do
 # Of the vCPUs beside a GPU, and of all while a machine boots. Source: Cloud Carbon Footprint's default (2026-11-21).
 HOST_UTILISATION = 0.5
@@ -57,7 +57,7 @@ def extras_usd_per_hour(candidate: Candidate) -> float:
         return 0.0
     if candidate.costs is None:
         raise PriceNotFound(f"What the disk of a machine on {candidate.offer.provider} costs is not known.")
-    return candidate.nodes * candidate.costs.extras_usd_per_hour(BOOT_DISK_GIB[candidate.is_gpu])
+    return candidate.nodes * candidate.costs.extras_usd_per_hour(candidate.disk_gib or BOOT_DISK_GIB[candidate.is_gpu])
 
 
 def hourly_usd(candidate: Candidate) -> float:

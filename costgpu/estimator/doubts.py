@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from costgpu.estimator.cost import cost_range
-from costgpu.estimator.interval import CHANGING_TOTAL_SIGMA, FEW_STEPS, PRIOR, Interval, busy_interval
+from costgpu.estimator.interval import CHANGING_TOTAL_SIGMA, FEW_STEPS, PRIOR, UNTIMED, Interval, busy_interval
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.step import FEW_STEPS_HIGH, FEW_STEPS_LOW
 from costgpu.estimator.verdict import Preferences, allowed, choose, work_seconds
@@ -89,6 +89,8 @@ def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences
         few, timed = Interval(FEW_STEPS_LOW, FEW_STEPS_HIGH), f"only {last.step.count} of its steps timed"
         if not last.step.count:
             few, timed = PRIOR, "nothing was measured"
+        if profile.without_weights:
+            few, timed = UNTIMED, "its time on CPUs is modelled"
         yield _Bound(
             words=f"{timed}: CPU figures {_span(few)}",
             ends=few,

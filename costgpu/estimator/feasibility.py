@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 
 from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
+from costgpu.estimator.fit import BY_STORAGES, misfit
 from costgpu.estimator.gpu import Execution
-from costgpu.estimator.memory import GIB, need_gib
+from costgpu.estimator.memory import GIB, needs_of
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Framework, GpuPath, WorkloadProfile
 
 HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
+# Files of weights are mapped, and their pages come and go: those of one file at most are needed at once. Source: the largest
+# file that hubs' libraries make (`MAX_SHARD_SIZE` of huggingface_hub 1, `max_shard_size` of transformers 4). Loaded here by
+# transformers 4.46 and 5.24, 1.4 GiB of bfloat16 in 6 files take 3 MiB of main memory, with and without `device_map`; as
+# float32 all of their 2.8 GiB (2026-11-30).
+SHARD_BYTES = 5e9
+CONVERTED = 1.5  # a model of so many times its files has been loaded in a wider type, or begins without them
 # From which torch release on the default wheels are for this CUDA. Source: PyTorch release notes (read 2026-10).
 DEFAULT_CUDA = (((2, 11), 13), ((2, 0), 12), ((1, 13), 11))
 OLDEST_FOR_BLACKWELL = (12, 8)
@@ -78,8 +85,34 @@ def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: C
     return f"{what} needs compute capability {least[0]}.{least[1]}; {name} has {capability[0]}.{capability[1]}"
 
 
+def loading_bytes(profile: WorkloadProfile) -> float:
+    """Return the bytes of main memory that weights take on their way to an accelerator.
+
+    A model that is made or converted on the host is there as a whole; one that is read as it is, a file at a time.
+    """
+    if not (profile.without_weights or profile.weights_bytes):
+        return 0.0
+    model = max((phase.model_bytes for phase in profile.phases), default=0)
+    return model if model > CONVERTED * profile.weights_bytes else min(profile.weights_bytes, SHARD_BYTES)
+
+
+def _unfit_here(profile: WorkloadProfile) -> str:
+    """Return why this machine, where it ran without its weights, cannot run it with them; empty if it can."""
+    need, memory = cpu_need_gib(profile), profile.machine.memory_gib
+    fits = not profile.without_weights or measured_on_gpu(profile) or profile.machine.accelerators or need <= memory
+    return "" if fits else f"needs {need:.1f} GiB of memory, has {memory:.1f} GiB"
+
+
+def cpu_need_gib(profile: WorkloadProfile) -> float:
+    """Return the GiB of main memory that a script needs where it computes on the CPU."""
+    tensors = 0.0  # which a measurement without weights has not held, so that its memory lacks them
+    if profile.without_weights and profile.memory is not None:
+        tensors = profile.memory.peak_bytes * BY_STORAGES.margin
+    return ((profile.peak_rss_bytes or 0) + tensors) / GIB + HOST_RESERVE_GIB
+
+
 def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
-    """Return the GiB of main memory that stay on the host of accelerators: what each process took without tensors.
+    """Return the GiB of main memory on the host of accelerators: what each process took without tensors, and to load them.
 
     Args:
         processes: Processes that train there, each with its own copy of what it loads.
@@ -91,7 +124,10 @@ def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
         + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
         for phase in profile.phases
     )
-    return processes * max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
+    if profile.without_weights:
+        moved = 0  # its memory had none of them
+    left = max(0.0, (profile.peak_rss_bytes or 0) - moved) + loading_bytes(profile)
+    return processes * left / GIB + HOST_RESERVE_GIB
 
 
 def infeasible_reason(
@@ -111,7 +147,7 @@ def infeasible_reason(
     """
     offer, spec = candidate.offer, candidate.accelerator
     if offer is None:
-        return ""
+        return _unfit_here(profile)
     if measured_on_gpu(profile) and spec is None:
         return CPU_UNKNOWN
     if candidate.cpu is not None and candidate.cpu.burstable:
@@ -128,15 +164,34 @@ def infeasible_reason(
         reason = incompatible(spec, candidate, profile.framework)
         if reason:
             return reason
-        need = need_gib(profile, execution)
-        if too_large is not None:
-            if too_large:
-                return too_large
-        elif need > offer.accelerator.memory_gib:
-            return f"needs {need:.1f} GiB of accelerator memory, has {offer.accelerator.memory_gib:g} GiB"
-        need = host_need_gib(profile, processes)
-        return f"needs {need:.1f} GiB of main memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""
-    need = (profile.peak_rss_bytes or 0) / GIB + HOST_RESERVE_GIB
-    if need > offer.memory_gib:
-        return f"needs {need:.1f} GiB of memory, has {offer.memory_gib:g} GiB"
-    return ""
+    return memory_shortage(profile, candidate, execution, too_large=too_large, processes=processes)
+
+
+def memory_shortage(
+    profile: WorkloadProfile,
+    candidate: Candidate,
+    execution: Execution | None = None,
+    *,
+    too_large: str | None = None,
+    processes: int = 1,
+) -> str:
+    """Return why the memory of a rented candidate does not suffice, of accelerators or of the machine; empty if it does.
+
+    Args:
+        execution: As for `infeasible_reason`.
+        too_large: As there.
+        processes: As there.
+    """
+    offer = candidate.offer
+    if offer is None:
+        return ""
+    if candidate.accelerator is None or offer.accelerator is None:
+        need = cpu_need_gib(profile)
+        return f"needs {need:.1f} GiB of memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""
+    if too_large is None:
+        why = (misfit(need.gib, candidate.room_gib, need.error) for need in needs_of(profile, execution))
+        too_large = next(filter(None, why), "")
+    if too_large:
+        return too_large
+    need = host_need_gib(profile, processes)
+    return f"needs {need:.1f} GiB of main memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""

@@ -43,8 +43,9 @@ DATA_CENTRE_BLACKWELL = 10  # major compute capability
 # fp32 libraries run dense 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), which multiplies 2.25 times less
 # (Lavin and Gray, CVPR 2016).
 WINOGRAD = 2.25
-# Bytes per parameter and update. Source: benchmarks/README.md.
-SGD_BYTES, SGD_MOMENTUM_BYTES, ADAM_BYTES, ADAM_LOOP_BYTES = 12.0, 20.0, 28.0, 72.0
+# Bytes per fp32 parameter and update; gradients and states have the parameter's type. Adam passes over its tensors in nine
+# kernels, in lists (foreach) as in a loop, and in one where it is fused. Source: benchmarks/README.md.
+SGD_BYTES, SGD_MOMENTUM_BYTES, ADAM_BYTES, FUSED_BYTES = 12.0, 20.0, 72.0, 28.0
 AMP_CAST_BYTES = 6.0  # a gradient that is cast back
 # Torch's own optimizers run foreach kernels on CUDA by default: a few launches per chunk of tensors.
 FOREACH_KERNELS, TENSORS_PER_KERNEL = 12.0, 30.0
@@ -175,14 +176,16 @@ def optimizer_bytes(optimizers: Sequence[OptimizerFacts], *, amp: bool) -> float
     moved = 0.0
     for one in optimizers:
         if one.name in ADAM_FAMILY:
-            each = ADAM_LOOP_BYTES if one.foreach is False and not one.fused else ADAM_BYTES
+            each = FUSED_BYTES if one.fused or one.name.startswith("Fused") else ADAM_BYTES
         elif one.name in LIGHT:
             each = SGD_MOMENTUM_BYTES if one.momentum else SGD_BYTES
         elif one.name in NATIVE:
-            each = ADAM_BYTES
+            each = FUSED_BYTES
         else:
             each = 0.0  # its own ops are counted
-        moved += one.parameters * one.updates_per_step * (each + (AMP_CAST_BYTES if amp else 0.0))
+        half = sum(count for dtype, count in one.dtypes.items() if dtype in HALF_TYPES)
+        cast = AMP_CAST_BYTES if amp else 0.0  # not of gradients in half precision
+        moved += one.updates_per_step * ((one.parameters - half) * (each + cast) + half * each / 2)
     return moved
 
 

@@ -1,7 +1,11 @@
 """Accelerator memory of one process, by what it is for, and what would fit where it does not. Pure.
 
+    measured:  GiB = most that the allocator would reserve + 1
     training:  GiB = weights + gradients + optimizer + activations + 1
     inference: GiB = weights + 1.05 cache + activations + 1
+
+A training whose storages were measured needs no formula, and no word on its precision: its bytes are of the types that it
+ran with.
 
 A training keeps its activations for the backward pass. Bytes of a trained parameter: 16 in fp32 with Adam, 18 under
 autocast, 12 with SGD and momentum (benchmarks/README.md). The cache of inference is the keys and values of every token of
@@ -15,21 +19,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from costgpu.estimator.fit import BY_STORAGES, NeedError
 from costgpu.estimator.gpu import ADAM_FAMILY, Execution, execution_of
+from costgpu.estimator.measured_memory import HALF_SHARE, held_bytes
 from costgpu.estimator.work import HALF_TYPES
-from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.models.parallelism import ONE_PROCESS, Parallelism, Scheme
+from costgpu.models.workload import MeasuredMemory, Phase, WorkloadProfile
 
 GIB = 2**30
-# It fits if so many times the need is below the memory: of a training (benchmarks/README.md), and of inference whose
-# activations are not known.
-MARGIN = 1.25
-MARGIN_TRACED = 1.10  # the same, of inference whose activations are known: assumed
+# A need by formula fits if so many times it is below the memory: of a training (benchmarks/README.md), and of inference
+# whose activations are not known.
+BY_FORMULA = NeedError.of_margin(1.25)
+BY_TRACE = NeedError.of_margin(1.10)  # the same, of inference whose activations are known: assumed
 RUNTIME_GIB = 1.0  # CUDA context and workspaces. Source: benchmarks/README.md
 CACHE_BYTES = 1.05
 # Under autocast with an optimizer of Adam's family, per trained parameter: weights with a cached half copy, gradients, and
 # two moments. Source: benchmarks/README.md.
 AMP_WEIGHT_BYTES, GRADIENT_BYTES, ADAM_BYTES = 6.0, 4.0, 8.0
-HALF_SHARE = 0.5  # of the bytes kept for the backward pass, under autocast
 # Bytes of weights over those in half precision. Source: INFERENCE study (2026-11).
 QUANTIZED_BYTES = {"int8": 0.55, "int4": 0.34}
 
@@ -44,7 +50,10 @@ class MemoryNeed:
     cache: float = 0.0  # keys and values of all tokens, 0 unless it generates
     activations: float  # of one micro-batch, kept for the backward pass; of inference, the most alive at once
     trained: float = 0.0  # number of parameters that take gradients
-    margin: float = MARGIN  # factor of the need that an accelerator must have
+    # bytes that each of several processes gathers or copies at a time, measured; None where that is computed
+    gathered: float | None = None
+    gathered_under: Scheme = Scheme.SINGLE  # scheme that `gathered` is for
+    error: NeedError = BY_FORMULA
 
     @property
     def states(self) -> float:
@@ -54,12 +63,12 @@ class MemoryNeed:
     @property
     def gib(self) -> float:
         """Return all of it without the margin, GiB."""
-        return (self.states + self.cache + self.activations) / GIB + RUNTIME_GIB
+        return (self.states + self.cache + self.activations + (self.gathered or 0.0)) / GIB + RUNTIME_GIB
 
     @property
     def gib_with_margin(self) -> float:
-        """Return the memory that an accelerator must have, GiB."""
-        return self.gib * self.margin
+        """Return the memory that programs must get of an accelerator, GiB."""
+        return self.gib * self.error.margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +79,36 @@ class Fit:
     batch: float  # largest batch, times the script's; at most 1 is of interest where the script does not fit
 
 
-def memory_need(phase: Phase, execution: Execution, *, quantized: str = "") -> MemoryNeed:
+def memory_need(
+    phase: Phase,
+    execution: Execution,
+    memory: MeasuredMemory | None = None,
+    parallelism: Parallelism = ONE_PROCESS,
+    *,
+    quantized: str = "",
+) -> MemoryNeed:
     """Return what one process holds in a phase on an accelerator.
 
     Args:
+        memory: What was measured of the process, which a training holds as it is; None for the formula.
+        parallelism: How the process that was measured trained with others.
         quantized: ``int8`` or ``int4`` for weights that are quantized to it; the computation is then in half precision.
     """
     unit, made, casts = phase.unit, phase.unit.generation, execution.precision.half is not None
     if unit.trains:
         trained = float(sum(o.parameters for o in phase.optimizers))
+        if memory is not None:
+            held = held_bytes(memory, phase, parallelism)
+            return MemoryNeed(
+                weights=held.weights,
+                gradients=held.gradients,
+                optimizer=held.optimizer,
+                activations=held.rest,
+                trained=trained,
+                gathered=held.gathered,
+                gathered_under=parallelism.measured_scheme or parallelism.scheme,
+                error=BY_STORAGES,
+            )
         weights = float(phase.model_bytes or 4 * trained)
         optimizer = float(sum(o.state_bytes for o in phase.optimizers))
         if casts and any(o.name in ADAM_FAMILY for o in phase.optimizers):
@@ -102,26 +132,37 @@ def memory_need(phase: Phase, execution: Execution, *, quantized: str = "") -> M
         weights=weights * QUANTIZED_BYTES.get(quantized, 1.0),
         cache=cache,
         activations=activations,
-        margin=MARGIN_TRACED if unit.activation_bytes > 0 else MARGIN,
+        error=BY_TRACE if unit.activation_bytes > 0 else BY_FORMULA,
     )
 
 
-def need_gib(profile: WorkloadProfile, execution: Execution | None = None) -> float:
-    """Return the memory that an accelerator must have for a script, GiB: with a margin, the most of its phases.
+def needs_of(profile: WorkloadProfile, execution: Execution | None = None) -> list[MemoryNeed]:
+    """Return what one process of a script holds in each phase.
 
     Args:
         execution: How its inference runs there; None for as it is written.
     """
     written = execution_of(profile.framework)
-    held = [
-        memory_need(phase, written if execution is None or phase.unit.trains else execution) for phase in profile.phases
+    return [
+        memory_need(
+            phase, written if execution is None or phase.unit.trains else execution, profile.memory, profile.ranks
+        )
+        for phase in profile.phases
     ]
-    return max(need.gib_with_margin for need in held)
+
+
+def need_gib(profile: WorkloadProfile, execution: Execution | None = None) -> float:
+    """Return the memory that programs must get of an accelerator for a script, GiB: with a margin, the most of its phases.
+
+    Args:
+        execution: How its inference runs there; None for as it is written.
+    """
+    return max(need.gib_with_margin for need in needs_of(profile, execution))
 
 
 def largest_batch(need: MemoryNeed, memory_gib: float) -> float:
     """Largest batch that fits, times the script's; 0 if the weights alone do not, infinite if nothing grows."""
-    room = (memory_gib / need.margin - RUNTIME_GIB) * GIB - need.states
+    room = (memory_gib / need.error.margin - RUNTIME_GIB) * GIB - need.states - (need.gathered or 0.0)
     grows = need.cache + need.activations
     if room <= 0:
         return 0.0

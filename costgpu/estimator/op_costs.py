@@ -57,7 +57,13 @@ FILL = _aten(
     randn_like rand_like normal_ uniform_ randint randperm linspace scalar_tensor random_ exponential_
     """
 )
-PRODUCT_OPS = _aten("mm addmm bmm baddbmm mv addmv dot linear _addmm_activation addbmm matmul ger addr")
+# Products with weights of 4 and 8 bits.
+FOUR_BIT = "bitsandbytes::gemm_4bit"
+QUANTIZED = frozenset(
+    f"bitsandbytes::{name}"
+    for name in ("gemm_4bit", "gemv_4bit", "int8_linear_matmul", "int8_scaled_mm", "int8_mixed_scaled_mm")
+)
+PRODUCT_OPS = QUANTIZED | _aten("mm addmm bmm baddbmm mv addmv dot linear _addmm_activation addbmm matmul ger addr")
 ATTENTION_FORWARD = _aten(
     """
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention
@@ -101,6 +107,9 @@ UNRULED = _aten(
 # What FSDP copies around its collectives: bytes in and out, and nothing else (torch 2.13, _fsdp_collectives.py).
 COPIES = frozenset({"fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"})
 PICKED_BYTES_FACTOR = 2.0
+# Rows of a product with 4-bit weights from which on they are unpacked first, as for training (bitsandbytes 0.50 chooses by
+# GPU and shape, up to 1,536 rows).
+UNPACKED_ROWS = 64
 # Ops whose outputs have a shape that depends on values, so that the host waits for the device (CUDA kernels, torch 2.x).
 WAITING = _aten("nonzero masked_select unique_dim _unique2 unique_consecutive bincount equal") | {"torchvision::nms"}
 MASKED_INDEX = _aten("index index_put index_put_ _index_put_impl_")  # wait likewise where the index is a mask
@@ -148,8 +157,11 @@ def work_of(ops: Iterable[OpRow], passes: float = 1.0, *, optimizer_ops: bool = 
     if not followed and any(dtype == "float32" for _, dtype in work.flops):  # of a release that did not follow types
         share = autocast_share(work.convolved_share)
         work.autocast_moved.clear()
+        work.autocast_sized.clear()
         for (group, _), moved in work.moved.items():
             work.autocast_moved[group] += share * moved
+        for (power, _), moved in work.sized.items():
+            work.autocast_sized[power + math.log2(share)] += share * moved
     return work
 
 
@@ -172,11 +184,14 @@ def _add(work: Work, row: OpRow, times: float, *, statistics: bool) -> None:
     kind, flops = _flops(row)
     if name == "aten::convolution_backward":
         kernels = float(sum(row.attributes.get("output_mask", [True, True])[:2]))
+    elif name == FOUR_BIT and _unpacked_bytes(row):
+        kernels = 2.0
     elif name in RECURRENT:
         steps = row.inputs[0][0][0] if row.inputs and row.inputs[0][0] else 1
         kernels = 2.0 * steps
     if flops:
         dtype = row.inputs[-1][2] if name == "aten::addmm" else row.inputs[0][2]
+        dtype = "float16" if dtype == "int8" else dtype  # at least as fast
         work.flops[kind, dtype] += times * flops
         if kind in PRODUCTS:
             work.tiled[kind, dtype] += times * flops * _tile_weight(row)
@@ -194,7 +209,7 @@ def _add(work: Work, row: OpRow, times: float, *, statistics: bool) -> None:
     work.autocast_kernels += times * (kernels + len(casts))
     if moved > LARGE_BYTES:
         work.large_bytes += times * moved
-    if name in UNRULED or not (name.startswith("aten::") or name in COPIES):
+    if name in UNRULED or not (name.startswith(("aten::", "bitsandbytes::")) or name in COPIES):
         work.unruled_bytes += times * moved
     weight = _weight(row)
     if weight is not None and moved:
@@ -205,8 +220,11 @@ def _add(work: Work, row: OpRow, times: float, *, statistics: bool) -> None:
         moved, autocast = moved - read, autocast - cast
     if moved:
         group = _group(row, kind, flops)
-        work.moved[group, max([*row.inputs, *row.outputs], key=elements)[2]] += times * moved
+        dtype = max([*row.inputs, *row.outputs], key=elements)[2]
+        work.moved[group, dtype] += times * moved
+        work.sized[_size_class(moved), dtype] += times * moved
         work.autocast_moved[group] += times * autocast
+        work.autocast_sized[_size_class(autocast)] += times * autocast
 
 
 def _group(row: OpRow, kind: str, flops: float) -> str:
@@ -221,9 +239,14 @@ def _group(row: OpRow, kind: str, flops: float) -> str:
     return MATMUL if flops > THIN_FLOPS * count else POINTWISE
 
 
+def _size_class(moved: float) -> float:
+    """Return the binary logarithm of the bytes of an op, to a half: enough to tell what fits into a cache."""
+    return round(2 * math.log2(max(moved, 1.0))) / 2
+
+
 def _weight(row: OpRow) -> TensorShape | None:
     """Return the operand of a matrix product that is a parameter, as far as its place tells."""
-    place = {"aten::addmm": 2, "aten::_addmm_activation": 2, "aten::mm": 1, "aten::linear": 1}.get(row.op)
+    place = {"aten::addmm": 2, "aten::_addmm_activation": 2, "aten::mm": 1, "aten::linear": 1, FOUR_BIT: 1}.get(row.op)
     return row.inputs[place] if place is not None and len(row.inputs) > place else None
 
 
@@ -264,10 +287,18 @@ def _bytes(row: OpRow, masks: list[int]) -> float:
             return indices + 2 * values + out
         target = tensor_bytes(row.inputs[0]) if row.inputs else 0.0
         return indices + PICKED_BYTES_FACTOR * max(0.0, values - target) + (0.0 if name.endswith("_") else 2 * target)
-    moved = out
+    moved = out + (_unpacked_bytes(row) if name == FOUR_BIT else 0.0)
     for place, tensor in enumerate(row.inputs):
         moved += elements(tensor) if place in masks else tensor_bytes(tensor)
     return moved * BYTE_FACTORS.get(name, 1.0)
+
+
+def _unpacked_bytes(row: OpRow) -> float:
+    """Return the bytes of writing and reading 4-bit weights in the type of the input; 0 where they stay packed."""
+    given, packed = row.inputs[0], row.inputs[1]
+    if elements(given) < UNPACKED_ROWS * given[0][-1]:
+        return 0.0
+    return 2.0 * 2.0 * elements(packed) * ITEM_BYTES.get(given[2], 4)
 
 
 def _flops(row: OpRow) -> tuple[str, float]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import ready_seconds
-from costgpu.estimator.feasibility import infeasible_reason
+from costgpu.estimator.feasibility import infeasible_reason, memory_shortage
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
 from costgpu.estimator.multi_gpu.on_gpus import on_gpus
 from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.spot import checkpoints_of, with_interruptions, with_run
 from costgpu.estimator.step import Step
+from costgpu.estimator.storage import with_disk
 from costgpu.estimator.throughput import inference_unit
 from costgpu.estimator.time_limit import limited
 from costgpu.models.prediction import (
@@ -25,7 +26,7 @@ from costgpu.models.prediction import (
 )
 from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind
 
-__all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "scaled", "steps_name"]
+__all__ = ["Workload", "as_measured", "is_same_job", "lacks_memory", "predict", "prepare", "scaled", "steps_name"]
 
 SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 
@@ -50,6 +51,15 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
     if measured is None or not is_same_job(measured, workload.scope, scope_of(workload.profile)):
         return modelled
     return as_measured(modelled, measured)
+
+
+def lacks_memory(workload: Workload, candidate: Candidate) -> bool:
+    """Return whether the memory of a candidate, accelerators or machine, does not suffice."""
+    there = on_gpus(workload, candidate)
+    each = there.group.each
+    return bool(
+        memory_shortage(workload.profile, candidate, workload.execution, too_large=there.too_large, processes=each)
+    )
 
 
 def is_same_job(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
@@ -113,6 +123,9 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     profile = workload.profile
     there = on_gpus(workload, candidate)
     scope = there.scope
+    candidate, downloading = with_disk(candidate, workload.storage), 0.0
+    if candidate.offer is not None:
+        downloading = workload.storage.download_seconds
     parts: dict[str, float] = {}
     unknown = ""
     unseen = doubtful = 0.0
@@ -144,6 +157,9 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         )
     if scope.whole:
         parts["set-up"] = profile.setup_seconds
+        if downloading:
+            parts["download"] = downloading
+            unseen += downloading
         if there.rendezvous_seconds:
             parts["rendezvous"] = there.rendezvous_seconds
     run = sum(parts.values())
@@ -155,7 +171,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     run_seconds, sigma = run_range(
         run,
         interval,
-        fixed=min(1.0, parts.get("set-up", 0.0) / run) if run > 0 else 0.0,
+        fixed=min(1.0, (parts.get("set-up", 0.0) + parts.get("download", 0.0)) / run) if run > 0 else 0.0,
         unseen=unseen / run if run > 0 else 0.0,
         doubtful=doubtful / run if run > 0 else 0.0,
         changing_total=scope.whole and any(p.total.kind is TotalKind.APPROXIMATE for p in profile.phases),
@@ -185,7 +201,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         notes=tuple(dict.fromkeys([note for one in steps for note in one.notes] + there.notes)),
         phases=tuple(phases),
         scaling=there.scaling,
-        fixed_seconds=ready_seconds(candidate) + profile.setup_seconds,
+        fixed_seconds=ready_seconds(candidate) + downloading + profile.setup_seconds,
     )
     saves = checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1], whole=scope.whole)
     return with_interruptions(prediction, saves)

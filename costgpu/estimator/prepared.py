@@ -10,8 +10,10 @@ from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import Calibration, calibration_of, local_gpu
 from costgpu.estimator.gpu import Execution, Precision, execution_of
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.storage import storage_of
 from costgpu.estimator.unit_work import Pass, UnitWork, passes_of, unit_of
 from costgpu.models.offer import AcceleratorSpec, Speedup
+from costgpu.models.storage import NO_STORAGE, StorageNeed
 from costgpu.models.workload import Phase, WorkloadProfile
 
 WRITTEN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))  # fp32, and PyTorch's defaults
@@ -30,6 +32,7 @@ class Workload:
     calibration: Calibration | None = None
     cpu_dtype: str = ""  # type in which half-precision models run on a cloud CPU; empty for their own
     execution: Execution = WRITTEN  # how phases of inference run on a GPU
+    storage: StorageNeed = NO_STORAGE  # what it puts on a rented machine's disk
     # what the GPUs of a machine type make of it, which is the same wherever the type is rented
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -80,6 +83,7 @@ def prepare(
         tuple(speedups),
         calibration,
         execution=execution_of(profile.framework),
+        storage=storage_of(profile, scope),
     )
 
 

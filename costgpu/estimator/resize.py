@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from costgpu.estimator.measured_memory import resized_memory
 from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, tensor_bytes
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.unit_work import Pass
@@ -14,8 +15,8 @@ from costgpu.models.workload import DataLoading, Phase, Rhythm, StepTimes
 def resized(workload: Workload, index: int, samples: float, micro_batches: float = 1.0) -> Workload:
     """Return the workload with phase `index` taking `samples` times the samples in `micro_batches` times the micro-batches.
 
-    Arithmetic, data and activations are taken per sample; launches, framework calls, the script's own Python, and the
-    bytes of weights per micro-batch; of inference, per unit. The number of steps stays.
+    Arithmetic, data, activations and measured memory but for what stays are taken per sample; launches, framework calls,
+    the script's own Python, and the bytes of weights per micro-batch; of inference, per unit. The number of steps stays.
     """
     if samples == 1 and micro_batches == 1:
         return workload
@@ -55,7 +56,10 @@ def resized(workload: Workload, index: int, samples: float, micro_batches: float
         host_seconds_per_step=phase.host_seconds_per_step * micro_batches,
         unit=phase.unit.times(samples),
     )
-    return replace(workload, profile=replace(profile, phases=phases), passes=passes, splits=splits)
+    held, trainings = profile.memory, [at for at, one in enumerate(profile.phases) if one.unit.trains]
+    if held is not None and trainings and index == trainings[-1]:  # it is of all phases, and is scaled once
+        held = resized_memory(held, each)
+    return replace(workload, profile=replace(profile, phases=phases, memory=held), passes=passes, splits=splits)
 
 
 def in_larger_units(workload: Workload, index: int, factor: float) -> Workload:

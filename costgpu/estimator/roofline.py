@@ -3,15 +3,15 @@
     device = sum c S
     t      = (device^4 + host^4)^(1/4),   host = s Cs + q Cq + the script's own Python
 
-The sums S (`device_sums`): FLOPs over the peak of the unit that is really used, with the clock that the board holds (dense
-3x3 fp32 convolutions over 2.25: Winograd); FLOPs over the on-chip rate sqrt(BW * 1e10 * SMs * GHz), those of products
-weighted by the traffic of their tiles, by kind of work, layout and precision; bytes over the memory bandwidth and over what
-the SMs can load; bytes of half-precision convolutions with unaligned channels; FLOPs of depthwise convolutions over the
-peak of the fp32 cores; kernels. The device's terms are added, not maxed, because eager kernels overlap little; device and
-host run side by side. Cs and Cq are slow and quick calls of the framework (of forward passes `call_seconds` takes the
-longer of calls and Python). What training steps and forward passes have in common is code; in what they differ is in
-their `Roofline`s, which were fitted apart. Measured error: README.md, by benchmarks/accuracy.py and
-benchmarks/accuracy_inference.py.
+The sums S (`device_sums`): FLOPs over the peak of the unit that is really used, with the clock that the board holds
+(dense 3x3 fp32 convolutions over 2.25: Winograd); FLOPs over the on-chip rate sqrt(BW * 1e10 * SMs * GHz), those of
+products weighted by the traffic of their tiles, by kind of work, layout and precision; bytes over the memory bandwidth,
+less those of activations that the cache holds until the next op reads them, and bytes over what the SMs can load; bytes
+of half-precision convolutions with unaligned channels; FLOPs of depthwise convolutions over the peak of the fp32 cores;
+kernels. The device's terms are added, not maxed, because eager kernels overlap little; device and host run side by side.
+Cs and Cq are slow and quick calls of the framework (of forward passes `call_seconds` takes the longer of calls and
+Python). What training steps and forward passes have in common is code; in what they differ is in their `Roofline`s, which
+were fitted apart. Measured error: README.md, by benchmarks/accuracy.py and benchmarks/accuracy_inference.py.
 
 One file of more than 400 lines: the sums and the two tables of their coefficients are read together.
 """
@@ -80,6 +80,8 @@ class Roofline:
     through_cache: Mapping[str, float] = field(
         default_factory=dict
     )  # share of the bytes that reach memory, by architecture
+    # part of the cache that holds half of what an op moves until the next one reads it; 0 where that is in other figures
+    cache_share: float = 0.0
     loaded_beside: frozenset[str] = frozenset()  # groups of bytes that the SMs load while they compute
     calls: Callable[[Work], tuple[float, float]]  # slow and quick calls of the framework, casts and optimizers apart
     call_seconds: tuple[float, float]  # of the host, for a slow and a quick call
@@ -96,8 +98,8 @@ class Roofline:
 
 
 # Source: benchmarks/README.md (2026-11): the calibration study's constants of 447 rows, fitted on from there on 255 public
-# rows, 13 GPUs, 74 models. Seconds of calls: the 52 rows of batch 12 (the same source), whose two hosts differ by a
-# factor of two; how much faster current ones are is from forward passes (31-40 us an op against 45-60 us, 748 public rows).
+# rows, 13 GPUs, 74 models. The share of the cache, seconds of kernels and of calls: fine-tunes of language models (the same
+# source), with the 255 rows; of these only the 52 of batch 12 wait for their hosts, which are older and slower.
 TRAINING = Roofline(
     seconds={
         "flops": (COMPUTE, 1.02),
@@ -120,18 +122,19 @@ TRAINING = Roofline(
         # wide groups in half precision and channels-last, for which libraries fall back to the fp32 cores: from
         # regnety_032 alone, and no other network of the rows judges it
         "grouped_wide/half_nhwc": (DEPTHWISE, 10.0),
-        "kernels": (LAUNCH, 10e-6),
+        "kernels": (LAUNCH, 6e-6),
     },
     conv_clock=lambda clock: max(clock, 1.0),
     tile_rate=lambda spec, _, clock: on_chip_rate(spec) * max(clock, 1.0),
     clock_power=0.0,
     amd_share=AMD_SHARE,
     winograd_traffic=True,
+    cache_share=0.5,
     # Set by ResNet-50 and SSD on a B200, told 0.54-0.65 of their time; products and element-wise kernels are not the cause
     # (KERNELS study, 2026-11). No other row judges it.
     blackwell_convolutions=2.5,
     calls=lambda work: (work.forward_calls, work.backward_calls),
-    call_seconds=(50e-6, 10e-6),
+    call_seconds=(40e-6, 7e-6),
 )
 # Source of all that names no other: fitted on 405 public rows of 36 models and 9 GPUs
 # (benchmarks/accuracy_inference.py --refit, 2026-11-23), see benchmarks/README.md.
@@ -369,6 +372,7 @@ def device_sums(
         sums[model.name(MOVED_AS.get(group, "moved"), "moved")] += count / bandwidth * reaching
         if group not in model.loaded_beside:
             sums["loaded"] += count / (SM_BYTES * sm_gigahertz(spec) * 1e9 * clock**model.clock_power)
+    sums["moved"] -= cached_bytes(work, spec, execution, model) / bandwidth
     if convolves_in_half:
         sums["unaligned"] = work.unaligned_bytes / bandwidth
     sums["kernels"] = (work.autocast_kernels if execution.autocasts else work.kernels) + optimizer_kernels(optimizers)
@@ -383,6 +387,20 @@ def moved_bytes(work: Work, execution: Execution) -> dict[str, float]:
     for (group, traced), count in work.moved.items():
         moved[group] += count * ITEM_BYTES.get(execution.dtype(traced), 4) / ITEM_BYTES.get(traced, 4)
     return dict(moved)
+
+
+def cached_bytes(work: Work, spec: AcceleratorSpec, execution: Execution, model: Roofline) -> float:
+    """Return the bytes of activations that stay in the GPU's cache between the op that writes and the one that reads."""
+    room = model.cache_share * (spec.l2_mib or 0.0) * (1 << 20)
+    if not room:
+        return 0.0
+    sizes = list(work.autocast_sized.items())
+    if not execution.autocasts:
+        sizes = []
+        for (power, traced), count in work.sized.items():
+            ratio = ITEM_BYTES.get(execution.dtype(traced), 4) / ITEM_BYTES.get(traced, 4)
+            sizes.append((power + math.log2(ratio), count * ratio))
+    return sum(count / (1 + (2**power / room) ** 2) for power, count in sizes)
 
 
 def call_seconds(

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from costgpu.estimator.cost import cost_range
+from costgpu.estimator.storage import usual_checkpoint_bytes
 from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.prediction import Checkpoints, Interruptions, Prediction, Range
 from costgpu.models.workload import ExtraKind, Phase, Rhythm
@@ -33,7 +34,6 @@ MOST_FACTOR = 10.0
 HARDLY_DONE = "it would hardly come to its end"
 LEAST_SAVE_SECONDS = 1.0  # of a checkpoint that nobody saw: files are opened, synced and renamed (assumed)
 LEAST_INTERVAL_SECONDS = 60.0  # more often is no advice
-FLOAT32_BYTES = 4
 WORTH_SAYING = 0.02  # of the cost, that another interval saves
 ALL_LOST = "each interruption loses all since the start"
 
@@ -111,9 +111,7 @@ def checkpoints_of(phase: Phase, steps: float, epochs: float, *, whole: bool = T
         return max(found, key=lambda one: one.count or 0.0)
     held = 0.0  # of inference, which keeps its results
     if phase.unit.trains:
-        parameters = sum(optimizer.parameters for optimizer in phase.optimizers)
-        state = sum(optimizer.state_bytes for optimizer in phase.optimizers)
-        held = max(phase.model_bytes, FLOAT32_BYTES * parameters) + state
+        held = usual_checkpoint_bytes(phase)
     return Checkpoints(seconds_each=max(LEAST_SAVE_SECONDS, held / DISK_BYTES_PER_SECOND), count=None)
 
 

@@ -17,14 +17,25 @@ from costgpu.estimator.cpu_peak import (
 )
 from costgpu.estimator.gpu import HOST_GHZ, copy_seconds
 from costgpu.estimator.gpu_interval import gpu_interval
-from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, local_interval
+from costgpu.estimator.interval import (
+    COUNTED,
+    FEW_STEPS,
+    HALF_ON_CPU,
+    PRIOR,
+    SOME_SHARE,
+    UNTIMED,
+    Interval,
+    cpu_interval,
+    local_interval,
+)
 from costgpu.estimator.prepared import Workload, busy_seconds
 from costgpu.estimator.unit_work import UnitWork, pass_terms, terms_of
-from costgpu.estimator.work import HALF_TYPES
+from costgpu.estimator.work import HALF_TYPES, half_share
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import Candidate, Provenance
 from costgpu.models.workload import GpuPath, Machine, Phase
 
+UNTIMED_HERE = "measured without weights: its time on CPUs is modelled from its ops"
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
 FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
 
@@ -49,6 +60,9 @@ def step_on(workload: Workload, index: int, candidate: Candidate, core_share: fl
     """
     phase = workload.profile.phases[index]
     if candidate.offer is None:
+        if workload.profile.without_weights:
+            interval = UNTIMED if half_share(workload.units[index].work) < SOME_SHARE else HALF_ON_CPU
+            return Step({"counted": phase.step.seconds}, interval, [UNTIMED_HERE])
         if not phase.step.count:
             return Step({"nominal": phase.step.seconds}, PRIOR, [NOT_MEASURED])
         interval = local_interval(phase.step, workload.profile.machine.disturbed_share)
@@ -81,16 +95,18 @@ def _scaled_on_cpu(workload: Workload, index: int, cpu: CpuSpec, vcpus: int) -> 
     phase, machine, work = workload.profile.phases[index], workload.profile.machine, workload.units[index].work
     spreads = phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
     terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, vcpus, spreads=spreads)
-    half_flops = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
     interval, notes = cpu_interval(
         machine,
         cpu,
         cores=vcpus / cpu.vcpus_per_core,
         convolved=work.convolved_share,
-        half=half_flops / work.total_flops if work.total_flops else 0.0,
+        half=half_share(work),
         library=spreads and not work.kernels,
     )
-    if not phase.step.count:
+    if workload.profile.without_weights:
+        interval = interval.stretched(low=UNTIMED.low, high=UNTIMED.high)
+        notes.append(UNTIMED_HERE)
+    elif not phase.step.count:
         interval = interval.covering(PRIOR)
         notes.append(NOT_MEASURED)
     elif phase.step.count < FEW_STEPS:

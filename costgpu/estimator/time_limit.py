@@ -10,7 +10,7 @@ from costgpu.estimator.scope import Scope
 from costgpu.estimator.spot import with_run
 from costgpu.models.prediction import LEAST, Prediction, Range, TimeLimit
 
-ONCE = ("set-up", "rendezvous")  # parts of a run that come before the clock starts
+ONCE = ("set-up", "download", "rendezvous")  # parts of a run that come before the clock starts
 
 
 def limited(prediction: Prediction, scope: Scope) -> Prediction:

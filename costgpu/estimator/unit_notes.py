@@ -1,4 +1,4 @@
-"""What an estimate of inference cannot know, in words for people. Pure."""
+"""What an estimate of inference, or of a script measured without weights, cannot know, in words for people. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.units import format_duration, format_number, format_size
 
 LARGE_WEIGHTS = 1e9  # bytes from which fetching a model is worth a word
+WITHOUT_WEIGHTS = "Measured without weights: shapes are exact, values are not."
 NETWORK_BYTES_PER_SECOND = (0.1e9, 0.3e9)  # of a download to a fresh machine: assumed
 
 
 def unit_notes(profile: WorkloadProfile) -> tuple[str, ...]:
-    """Return a sentence for each thing; empty for training."""
-    return tuple(dict.fromkeys(note for phase in profile.phases for note in _notes(phase)))
+    """Return a sentence for each thing; empty for training that was measured as it is."""
+    first = [WITHOUT_WEIGHTS] if profile.without_weights else []
+    return tuple(dict.fromkeys([*first, *(note for phase in profile.phases for note in _notes(phase))]))
 
 
 def _notes(phase: Phase) -> Iterator[str]:

@@ -163,6 +163,8 @@ def decide(
         for group in by_type(offers, preferences.instance_types)
     )
     notes = [*notes, *_notes_of_asked(asked, preferences)]
+    if here.infeasible:
+        notes = [*notes, f"This machine will not do: it {here.infeasible}."]
     verdict = Verdict(
         choice=choice,
         sentence="",
@@ -257,9 +259,9 @@ def _pays_from(verdict: Verdict, scope: Scope) -> tuple[PaysFrom, ...]:
     """Return what is recommended (or else the best GPU) against this machine, and the best GPU against the best CPU."""
     cpu, gpu, chosen = verdict.best_cpu, verdict.best_gpu, verdict.recommended
     rented = chosen if chosen is not None and chosen.candidate.offer is not None else gpu or cpu
-    pairs = [(rented, verdict.here), (gpu, cpu)]
+    pairs = [(rented, None if verdict.here.infeasible else verdict.here), (gpu, cpu)]
     unit = ("epoch", scope.steps[-1]) if scope.epochs[-1] else ("step", 1.0)
-    found = [pays_from(one, other, unit) for one, other in pairs if one is not None and other is not None]
+    found = [pays_from(one, other, unit) for one, other in pairs if one is not None and other and not other.infeasible]
     return tuple(one for one in found if one is not None)
 
 
@@ -279,6 +281,8 @@ def choose(
 ) -> tuple[Choice, Prediction | None]:
     """Return this machine, if it is done in minutes, or no later than what one would pay for; else the better offer."""
     choice, chosen = _choose_rented(cpu, gpu, preferences)
+    if here.infeasible:
+        return choice, chosen
     if preferences.deadline_seconds is not None and here.wall_seconds.value > preferences.deadline_seconds:
         return choice, chosen
     rented = [p for p in (cpu, gpu) if p is not None]

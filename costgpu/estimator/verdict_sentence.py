@@ -40,7 +40,8 @@ def verdict_sentence(
     chosen, cpu, gpu = verdict.recommended, verdict.best_cpu, verdict.best_gpu
     if chosen is None:
         here = format_duration(verdict.here.wall_seconds.value)
-        return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
+        instead = f"This machine {verdict.here.infeasible}" if verdict.here.infeasible else f"Here it would take {here}"
+        return f"No offer meets {limits or 'what the script needs'}. {instead}."
     if verdict.unit != WHOLE_JOB and inference_phase(verdict.here) is None:
         return _of_unknown_length(verdict, why_no_gpu, best_cpu, best_gpu)
     clocks = [one.time_limit for one in (verdict.here, cpu, gpu) if one is not None]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -43,6 +44,11 @@ class Work:
     moved: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     # the same by group under CUDA autocast, casts of activations included
     autocast_moved: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # part of `moved` in activations, by (binary logarithm of the bytes of one call of the op, dtype): what fits into a
+    # GPU's cache does not go to memory between two ops
+    sized: dict[tuple[float, str], float] = field(default_factory=lambda: defaultdict(float))
+    # the same under CUDA autocast, by the logarithm alone
+    autocast_sized: dict[float, float] = field(default_factory=lambda: defaultdict(float))
     kernels: float = 0.0  # number of kernels launched
     module_kernels: float = 0.0  # part of `kernels` in ops that modules call: products, convolutions, normalisations
     autocast_kernels: float = 0.0  # what `kernels` is under CUDA autocast
@@ -99,6 +105,7 @@ class Work:
             whole = self.bytes_moved
             same = min(same_bytes, whole) / whole if whole > 0 else 0.0
             rest = weights = same * launches + (1 - same) * size
+        shift = math.log2(rest / launches) if rest > 0 and launches > 0 else 0.0  # of what one call moves
         return replace(
             self,
             flops={key: flops * size for key, flops in self.flops.items()},
@@ -107,6 +114,8 @@ class Work:
             autocast_moved={
                 group: moved * (weights if group == WEIGHTS else rest) for group, moved in self.autocast_moved.items()
             },
+            sized={(power + shift, dtype): moved * rest for (power, dtype), moved in self.sized.items()},
+            autocast_sized={power + shift: moved * rest for power, moved in self.autocast_sized.items()},
             kernels=self.kernels * launches,
             module_kernels=self.module_kernels * launches,
             autocast_kernels=self.autocast_kernels * launches,
@@ -117,6 +126,12 @@ class Work:
             large_bytes=self.large_bytes * rest,
             syncs=self.syncs * launches,
         )
+
+
+def half_share(work: Work) -> float:
+    """Return the share of the FLOPs that are in half precision."""
+    half = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
+    return half / work.total_flops if work.total_flops else 0.0
 
 
 def autocast_share(convolutions: float) -> float:

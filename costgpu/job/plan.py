@@ -16,6 +16,7 @@ from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
 from costgpu.models.run import LaunchOption, Lease
+from costgpu.models.storage import NO_STORAGE, StorageNeed
 from costgpu.providers import registry
 from costgpu.units import format_dollars, format_duration
 
@@ -45,6 +46,7 @@ class Limits:
     disk_gib: int | None = None  # root disk; None for the default
     now: datetime | None = None  # when the lease begins; None if that is not known: then an own price limits nothing
     nodes: int = 1  # machines, which share `max_cost_usd`; each has a lease of the same length
+    storage: StorageNeed = NO_STORAGE  # what the job puts on the disk, if its size is the default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ def _option(place: LaunchPlace, limits: Limits) -> LaunchOption:
         on_demand_usd_per_hour=place.on_demand_usd_per_hour,
         estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
     )
-    disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
+    disk = _disk_gib(place.offer, limits)
     several = limits.nodes > 1
     return LaunchOption(
         offer=place.offer,
@@ -138,6 +140,10 @@ def _option(place: LaunchPlace, limits: Limits) -> LaunchOption:
         placement=several and place.placement,
         efa_interfaces=place.efa_interfaces if several else 0,
     )
+
+
+def _disk_gib(offer: Offer, limits: Limits) -> int:
+    return limits.disk_gib or limits.storage.disk_gib(BOOT_DISK_GIB[offer.accelerator is not None])
 
 
 def _replaces(place: LaunchPlace, first: LaunchPlace) -> bool:
@@ -184,7 +190,7 @@ def lease_for(
         CapTooSmall: The machine would be ended before the job could do anything.
         UsageError: Nothing limits the run, or the lease is too long.
     """
-    extras = extras_usd_per_hour(offer, limits.disk_gib)
+    extras = extras_usd_per_hour(offer, _disk_gib(offer, limits))
     now, later = (
         max(price, on_demand_usd_per_hour or Decimal(0)) + extras
         for price in (offer.price_usd_per_hour, offer.dearest_usd_per_hour)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from costgpu.errors import (
     KilledBySignal,
+    MissingFiles,
     MissingImport,
     NeedsCuda,
+    NoStandIn,
     NothingToMeasure,
     NoTrainingStep,
     OutOfMemory,
@@ -33,6 +35,7 @@ from costgpu.units import format_size
 
 QUOTED_LINES, QUOTED_CHARS = 8, 200
 LEAST_OWN_SHARE = 0.25  # of a core: a script that computes less beside the programs that it starts only waits for them
+LEAST_LARGE_BYTES = 1 << 30  # of a model, a step of which may take minutes on a few cores
 MOST_QUOTED = 3  # progress bars in one message
 # A script or a module that a Python runs, but for the tools that come with it; or a launcher.
 _TRAINS_ELSEWHERE = re.compile(
@@ -40,6 +43,15 @@ _TRAINS_ELSEWHERE = re.compile(
     r"|\b(?:torchrun|accelerate launch|deepspeed)\b"
 )
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
+
+
+def too_large(outcome: Outcome, error: ScriptError) -> bool:
+    """Return whether a measurement failed for the size of its model, so that it can be made without weights."""
+    record = outcome.record
+    if record is None:
+        return outcome.returncode == -signal.SIGKILL
+    slow = record["status"] == "never_stepped" and record.get("model_bytes", 0) >= LEAST_LARGE_BYTES
+    return slow or record["status"] == "too_large" or isinstance(error, OutOfMemory)
 
 
 def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
@@ -84,6 +96,11 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
         return _ended_without_steps(record, name, outcome)
     if status == "never_stepped":
         return _never_stepped(record, request)
+    if status == "too_large":
+        return OutOfMemory(
+            f"{name} does not fit this machine: {record['what']} ({format_size(record['bytes_needed'])}).",
+            hint="Measure it without weights: --weights none. Or on a machine with more memory.",
+        )
     if status == "exited":
         return _exited(record, name, outcome)
     return _crashed(record, name, outcome, interpreter, request)
@@ -301,6 +318,14 @@ def _crashed(
             f"There is no module {request.module!r} to run with -m.",
             hint="Run it from the folder that holds the package, or name that folder with --workdir.",
         )
+    if kind == "WithoutStandIn":
+        return NoStandIn(
+            f"{name} cannot be measured without weights: {message}.",
+            hint="On a machine with enough memory for its model: --weights real.",
+        )
+    wanted = record.get("missing_files", [])
+    if wanted and "OSError" in record.get("bases", []):
+        return _missing_files(name, wanted)
     if thing := only_on_a_gpu(record):
         return _gpu_only(name, thing, record)
     if record.get("missing") and record.get("no_module"):
@@ -335,6 +360,16 @@ def _crashed(
     return ScriptCrashed(
         _with_tail(f"{name} crashed with {_last_words(kind, message)}.", outcome),
         hint=f"{asked if ran_on_fake_cuda(record) else ''}{_world(record)}Its whole output is in {outcome.log}",
+    )
+
+
+def _missing_files(name: str, wanted: list[list[str]]) -> MissingFiles:
+    source = wanted[-1][0]
+    files = ", ".join(dict.fromkeys(file for repository, file in wanted if repository == source))
+    return MissingFiles(
+        f"{name} wants files of {source}, which are neither here nor within reach: {files}.",
+        hint="To measure it without weights, configuration and tokenizer do, a few MB:"
+        f" hf download {source} --exclude '*.safetensors' '*.bin' '*.pt*' '*.gguf' '*.h5' '*.msgpack'",
     )
 
 

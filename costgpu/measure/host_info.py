@@ -166,6 +166,15 @@ def usable_cores() -> int:
     return cores
 
 
+def free_memory_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the memory that a program may still take, with a container's limit taken into account."""
+    free = int(psutil.virtual_memory().available)
+    with contextlib.suppress(OSError, ValueError):
+        limit = int((group / "memory.max").read_text())
+        free = min(free, max(0, limit - int((group / "memory.current").read_text())))
+    return free
+
+
 def cpu_model() -> str:
     """Return the CPU's name as the system gives it."""
     for line in _cpu_info().splitlines():

@@ -12,7 +12,7 @@ from typing import Any
 
 from costgpu.errors import InterpreterError, NeedsCuda
 from costgpu.measure.cuda_errors import fails_as_one_of_several, only_on_a_gpu, wants_launcher, wants_several_gpus
-from costgpu.measure.failures import explain
+from costgpu.measure.failures import explain, too_large
 from costgpu.measure.host_info import machine_of_torch, measure_host, time_torch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import isolation_notes
@@ -22,7 +22,8 @@ from costgpu.measure.profile.profile_builder import build_profile, trained_by_to
 from costgpu.measure.read_record import check_record
 from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.measure.workload_key import workload_key
-from costgpu.models.workload import WorkloadProfile
+from costgpu.models.memory_change import Changes, word_of
+from costgpu.models.workload import Extra, ExtraKind, Phase, WorkloadProfile
 from costgpu.version import __version__
 
 # Where other programs use more of the cores than this, threads of the script do not spin for each other: the time for
@@ -30,6 +31,8 @@ from costgpu.version import __version__
 BUSY_FROM = 0.15
 WAIT_PASSIVELY = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 WINDOWS_BEFORE, WINDOWS_AFTER = 2, 5  # of each figure of the micro-benchmark
+CHANGED_STEPS = 2  # beside the traced one: the second has the states of the optimizer
+LEAST_CHANGED_SECONDS = 60.0  # that a changed script has for its first step
 USES_TORCH = re.compile("|".join(one.name for one in FRAMEWORKS if one.on_torch).encode())
 
 
@@ -80,6 +83,73 @@ def measure_script(
     ), outcome
 
 
+def measure_changed(
+    request: Request,
+    interpreter: Interpreter,
+    cache: Path,
+    progress: Callable[[float, bool], None],
+    before: WorkloadProfile,
+    changes: Changes,
+) -> tuple[WorkloadProfile, tuple[str, ...]] | None:
+    """Measure a script with changes that save memory, by shapes, as far as they tell on it, and say how each was made.
+
+    None where it could not be measured so, or there was nothing to change.
+
+    Args:
+        before: Its profile without them, which tells its length and this machine.
+    """
+    limit = max(LEAST_CHANGED_SECONDS, 2 * before.wall_seconds)
+    asked = replace(request, weights="none", change=word_of(changes), steps=CHANGED_STEPS, start_limit_seconds=limit)
+    outcome = _run_until_measured(asked, interpreter, cache, progress, {})
+    record = outcome.record
+    if record is None or explain(outcome, asked, interpreter) is not None:
+        return None
+    how = record.get("changed", {})
+    found = build_profile(
+        record,
+        before.machine,
+        script=before.script,
+        arguments=before.arguments,
+        created=before.created,
+        version=__version__,
+        launch=request.launch,
+    )
+    if len(found.phases) != len(before.phases) or not found.without_weights or not all(one in how for one in changes):
+        return None
+    phases = [
+        replace(
+            old,
+            optimizers=new.optimizers,
+            ops=new.ops,
+            trace_steps=new.trace_steps,
+            calls_per_step=new.calls_per_step,
+            saved_tensor_bytes=new.saved_tensor_bytes,
+            model_bytes=new.model_bytes,
+            frozen_bytes=new.frozen_bytes,
+            unit=new.unit,
+            extras=[_saved_less(extra, _saved_bytes(new) / max(1, _saved_bytes(old))) for extra in old.extras],
+        )
+        for old, new in zip(before.phases, found.phases, strict=True)
+    ]
+    profile = replace(
+        before,
+        phases=phases,
+        parallelism=found.parallelism,
+        memory=found.memory,
+        weights_bytes=found.weights_bytes,
+    )
+    return profile, tuple(how[one] for one in changes)
+
+
+def _saved_bytes(phase: Phase) -> int:
+    """Return the bytes of a checkpoint of what a phase trains."""
+    return sum(4 * one.parameters + one.state_bytes for one in phase.optimizers)
+
+
+def _saved_less(extra: Extra, factor: float) -> Extra:
+    return replace(extra, seconds_each=extra.seconds_each * factor) if extra.kind is ExtraKind.CHECKPOINT else extra
+
+
 def _time_before(request: Request, interpreter: Interpreter, threads: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the micro-benchmark before the script runs, where it is likely to compute with torch; else nothing."""
     with contextlib.suppress(OSError):
@@ -98,7 +168,7 @@ def _run_until_measured(
     threads: Mapping[str, str],
 ) -> Outcome:
     """Run the script as it is; if it refuses, once more for each of the reasons that there is an answer to."""
-    options: dict[str, bool] = {}
+    options: dict[str, Any] = {}
     while True:
         outcome = run_probe(request, interpreter, cache, progress, threads=threads, **options)
         if outcome.record is not None:
@@ -111,10 +181,12 @@ def _run_until_measured(
 
 def _missing_option(
     outcome: Outcome, request: Request, interpreter: Interpreter, *, launched: bool
-) -> tuple[str, bool] | None:
+) -> tuple[str, Any] | None:
     """Keyword of `run_probe` that this script may need; None if it was measured, or nothing helps."""
     record = outcome.record
     error = explain(outcome, request, interpreter)
+    if error is not None and request.weights == "tried" and too_large(outcome, error):
+        return "weights", "none"
     if record is None or error is None:
         return None
     if wants_launcher(record):

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
+from costgpu.measure.host_info import free_memory_bytes
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
@@ -28,6 +29,8 @@ from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.footprint import Footprint
 from costgpu.portable.bundle import bundle
 
+UNTIMED_SECONDS = 5.0  # of steps whose times are not those of a computer: only what they are made of is looked for
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 TICK_SECONDS = 0.1
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
@@ -57,6 +60,8 @@ class Request:
     launch: Launch | None = None  # how a launcher would start it; None for plain Python
     isolation: Isolation | None = None  # the only level to measure at; None for the strongest that this machine gives
     program: tuple[str, ...] = ()  # what runs as it is; empty for a Python script or module
+    weights: str = "tried"  # ``real``, ``none``, or ``tried``: without them where they are too large for this machine
+    change: str = ""  # what `models.memory_change.word_of` says of changes to make to it; needs ``none`` for `weights`
     variables: dict[str, str] = field(default_factory=dict)  # what stands in front of a program
     environment: dict[str, str] | None = None  # as the command's prefixes leave it; None for that of this process
 
@@ -107,6 +112,7 @@ def run_probe(
     launched: bool = False,
     many_gpus: bool = False,
     alone: bool = False,
+    weights: str | None = None,
     threads: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Run the script under the probe.
@@ -119,6 +125,7 @@ def run_probe(
         launched: With the environment of the first process of torchrun, on a machine with several GPUs.
         many_gpus: The same as `fake_cuda`, with several such devices.
         alone: As the only process, whatever number is asked for.
+        weights: As in the request, which None stands for.
         threads: Variables that tell its libraries' threads how to wait; the user's own come first.
 
     Raises:
@@ -130,19 +137,28 @@ def run_probe(
     log, config, result = scratch.log, folder / "config.json", scratch.open / "result.json"
     launch = request.launch
     several = many_gpus or launched
+    weights = weights or request.weights
+    measure_for = request.measure_for_seconds
+    if weights == "none":
+        measure_for = min(measure_for, UNTIMED_SECONDS)
     gpus = 1 if alone else ASSUMED_PER_MACHINE if several else gpus_of(launch)
     settings = ProbeConfig(
         script=str(request.script) if request.script else None,
         module=request.module,
         args=request.arguments,
-        measure_for=request.measure_for_seconds,
-        hard_limit=hard_limit_seconds(request.measure_for_seconds),
+        measure_for=measure_for,
+        hard_limit=request.start_limit_seconds
+        if weights == "none"
+        else hard_limit_seconds(request.measure_for_seconds),
         start_limit=request.start_limit_seconds,
         steps=request.steps,
         result=str(result),
         scratch=str(scratch.open),
         saved_hooks=saved_hooks,
-        fake_cuda=fake_cuda or many_gpus,
+        fake_cuda=fake_cuda or many_gpus or weights == "none",
+        weights=weights,
+        change=request.change,
+        free_memory=free_memory_bytes(),
         alone=alone,
         gpus=gpus,
         launched=launched,
@@ -161,6 +177,8 @@ def run_probe(
     environment = {**threads, **world, **child_environment(marker, interpreter.variables)}
     if launch is not None:
         environment.update(rank_environment(launch))
+    if weights == "none":
+        environment.update(NO_GPU)
     if alone:
         environment.update({name: "1" for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if name in environment})
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS

@@ -10,6 +10,18 @@ from costgpu.models.workload import WorkloadProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFit:
+    """Whether a training fits the memory of a kind of GPU."""
+
+    name: str  # of the accelerator
+    gpus: int  # that work together, each of which needs as much
+    need_gib: float  # of each, without a margin
+    memory_gib: float  # that programs get of each
+    probability: float
+    enough: bool  # whether that is enough to recommend it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """An answer with what it rests on, and what else there is to say."""
 
@@ -25,3 +37,6 @@ class Estimate:
     energy: tuple[tuple[Prediction, float], ...] | None = None
     by_gpus: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
     service: Service | None = None  # the script as a service at a steady rate; None if that was not asked for
+    fits: tuple[
+        GpuFit, ...
+    ] = ()  # GPUs about as large as a training needs, the smallest first; empty if it is not measured

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+USABLE_SHARE = 0.98  # of a board's memory, that programs get: the median of the rows of accelerators.csv that tell it
 MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
 
 
@@ -110,6 +111,13 @@ class AcceleratorSpec:
     multiprocessors: int  # streaming multiprocessors or compute units
     compute_capability: tuple[int, int] | None  # CUDA's, such as (8, 6); None for others
     tdp_watts: float  # board power
+    l2_mib: float | None = None  # cache before the memory, MiB; None if not known
+    usable_gib: float | None = None  # memory that programs get, as CUDA tells it; None if not known
+
+    @property
+    def room_gib(self) -> float:
+        """Return the memory that programs get, GiB: all but what ECC and the driver keep, mostly taken if not known."""
+        return self.memory_gib * USABLE_SHARE if self.usable_gib is None else self.usable_gib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

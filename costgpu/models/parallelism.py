@@ -110,6 +110,7 @@ class Parallelism:
         largest_unit_parameters: Parameters of the largest unit that is gathered at once, where parameters are sharded.
         elastic: Whether the launcher was told to go on with fewer machines, or to start its processes again.
         needs_gpu_backend: Whether it asks for collectives between GPUs (NCCL), which a machine without GPUs refuses.
+        measured_scheme: How the model was spread during the measurement, where that is not `scheme`; None if it is.
         chosen: Whether nothing is written yet, so that every place is predicted with the scheme that suits it best.
     """
 
@@ -135,6 +136,7 @@ class Parallelism:
     largest_unit_parameters: int = 0
     elastic: bool = False
     needs_gpu_backend: bool = False
+    measured_scheme: Scheme | None = None
     chosen: bool = False
 
     @property

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect, InterruptionRate, Offer
+from costgpu.models.offer import USABLE_SHARE, AcceleratorSpec, CpuSpec, Interconnect, InterruptionRate, Offer
 from costgpu.models.parallelism import Scaling
 from costgpu.models.provider_costs import ProviderCosts
 
@@ -39,6 +39,7 @@ class Candidate:
     interconnect: Interconnect | None = None  # links of the offer's type; None if they are not known
     interruptions: InterruptionRate | None = None  # of a spot offer's machine; None where they do not count
     own_price_seconds: float | None = None  # from now on in which the offer's own price holds; None for a list price
+    disk_gib: int | None = None  # size of the root disk; None for the default
 
     @property
     def is_gpu(self) -> bool:
@@ -49,6 +50,15 @@ class Candidate:
     def accelerator_count(self) -> float:
         """Return the number of accelerators; below 1 for a slice, 0 without one."""
         return self.offer.accelerator.count if self.offer is not None and self.offer.accelerator is not None else 0.0
+
+    @property
+    def room_gib(self) -> float:
+        """Return the memory of each accelerator that programs get, GiB; 0 without one."""
+        chips = self.offer.accelerator if self.offer is not None else None
+        if chips is None:
+            return 0.0
+        spec = self.accelerator
+        return chips.memory_gib * (spec.room_gib / spec.memory_gib if spec is not None else USABLE_SHARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +373,7 @@ class AdviceKind(StrEnum):
     REGION = "region"
     SPOT = "spot"
     DOES_NOT_FIT = "does_not_fit"
+    LESS_MEMORY = "less_memory"
     DDP = "ddp"
     # of inference
     BATCH_SIZE = "batch_size"

@@ -18,6 +18,7 @@ from costgpu.models.instance import Identity, InstanceRef, Safeguard
 from costgpu.models.job import EndReason, JobSpec, JobStatus, Launcher, OutputsFrom
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
+from costgpu.models.storage import StorageNeed
 
 OVERDUE = timedelta(seconds=60)  # a machine is gone this long after the end of its lease at the latest
 
@@ -367,6 +368,7 @@ class Plan:
     largest: tuple[FileUse, ...] = ()  # the largest of what ignore rules leave out
     inputs: Inputs = field(default_factory=Inputs)  # what the script reads and would not find
     packages: str = ""  # what says which packages the machine installs, and what installs them; empty if nothing does
+    storage: StorageNeed | None = None  # weights and checkpoints on a rented machine's disk; None if they are small
 
     @property
     def most_usd(self) -> Decimal:

@@ -56,6 +56,18 @@ class GpuPath(StrEnum):
     NONE = "none"  # a GPU does nothing for this code as it is written
 
 
+class MemoryKind(StrEnum):
+    """What live tensors on an accelerator are for."""
+
+    WEIGHTS = "weights"  # parameters and buffers, and copies of them in other types
+    GRADIENTS = "gradients"
+    STATES = "states"  # of optimizers
+    ACTIVATIONS = "activations"  # kept for the backward pass
+    LOGITS = "logits"  # outputs of the size of a vocabulary, and what a loss makes of them
+    TEMPORARIES = "temporaries"
+    DATA = "data"  # batches, masks, tables
+
+
 def key_on(workload: str, nodes: int) -> str:
     """Return the key of a workload on several machines, by which its measured speed is found again; its own on one."""
     return f"{workload}@{nodes}" if workload and nodes > 1 else workload
@@ -305,6 +317,34 @@ class Framework:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPeak:
+    """The moment of a phase in which most memory of the accelerator is in use."""
+
+    phase: str  # ``load``, ``forward``, ``backward``, ``optimizer`` or ``evaluation``
+    bytes: int  # most bytes of live tensors in that phase
+    kinds: dict[str, int]  # the same bytes by `MemoryKind`, at that moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMemory:
+    """What one process holds on its accelerator, measured from every storage that it makes."""
+
+    peaks: list[MemoryPeak]  # one of each phase that was seen
+    reserved_bytes: int  # most bytes that PyTorch's caching allocator would reserve
+    steady_bytes: int  # bytes alive after a step: weights, states, and gradients where they are kept
+
+    @property
+    def highest(self) -> MemoryPeak | None:
+        """Return the peak of the phase that holds most; None where none was seen."""
+        return max(self.peaks, key=lambda peak: peak.bytes, default=None)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the most bytes of live tensors; 0 where no peak was seen."""
+        return max((peak.bytes for peak in self.peaks), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadProfile:
     """Everything that a prediction needs to know of a script.
 
@@ -321,6 +361,12 @@ class WorkloadProfile:
         workload: Key of what the script does (`costgpu.measure.workload_key`); empty if there is none.
         parallelism: How it trains in several processes; None if it trains in one.
         footprint: Files and packages that it used; None in a profile that was made before they were watched.
+        memory: What the measured process, one rank where there are several, holds on its accelerator; None where its
+            storages were not measured.
+        without_weights: Whether its large tensors had shapes and no values: no step was timed, and the step times of this
+            machine are modelled.
+        weights_bytes: Bytes of pretrained weights that it loads by the name of a hub or from files, which a rented machine
+            downloads.
     """
 
     script: str
@@ -339,6 +385,9 @@ class WorkloadProfile:
     workload: str = ""
     parallelism: Parallelism | None = None
     footprint: Footprint | None = None
+    memory: MeasuredMemory | None = None
+    without_weights: bool = False
+    weights_bytes: int = 0
 
     @property
     def ranks(self) -> Parallelism:

@@ -25,7 +25,7 @@ class Resources:
     computers: int = 1  # different ones: several places of this machine are one
     gpus: int = 0  # of one computer
     memory_gib: float = 0.0  # of one machine
-    gpu_memory_gib: float = 0.0  # of one GPU; 0 if it is not known
+    gpu_memory_gib: float = 0.0  # that programs get of one GPU; 0 if it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,9 @@ class SweepTime:
     least_share: float | None = None  # of the work where ASHA chooses perfectly; None without it, or if it is not known
 
 
-def sweep_time(trial: Range, trials: int, shares: Shares, asha: Asha | None, reports: float | None) -> SweepTime:
+def sweep_time(
+    trial: Range, trials: int, shares: Shares, asha: Asha | None, reports: float | None, once: float = 0.0
+) -> SweepTime:
     """From the time of one trial to that of the sweep.
 
     Where trials share a CPU or GPU, they may get through as if each had it for itself, or not a bit faster than one after
@@ -102,11 +104,12 @@ def sweep_time(trial: Range, trials: int, shares: Shares, asha: Asha | None, rep
 
     Args:
         reports: How often a full trial prints the metric; None if it is not known.
+        once: Seconds that only the first trials take, which download what all others find there.
     """
     rounds = math.ceil(trials / shares.concurrent)
     slowest = math.ceil(trials / min(shares.concurrent, shares.alone))
     share = None if asha is None or reports is None else least_share(asha, reports)
-    fixed = RAY_SECONDS + TRIAL_SECONDS * rounds
+    fixed = RAY_SECONDS + TRIAL_SECONDS * rounds + once
     seconds = Range(
         value=trial.value * math.sqrt(rounds * slowest) + fixed,
         low=max(trial.low, trial.low * rounds * (1.0 if share is None else share)) + fixed,

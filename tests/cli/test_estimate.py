@@ -105,7 +105,13 @@ class TestSavedProfile:
         assert document(*words.split(), str(saved))["verdict"]["choice"] == choice
 
     def test_explain_shows_terms_and_sources(self, saved: Path) -> None:
-        said = ["How each number came about", "memory bandwidth", "break-even", "price:", "How long the script runs"]
+        said = [
+            "How each number came about",
+            "starts and ends of kernels",
+            "break-even",
+            "price:",
+            "How long the script runs",
+        ]
         costgpu("estimate", "--explain", "--objective", "balanced", "--deadline", "10d", str(saved)).check(0, out=said)
 
     def test_a_damaged_profile(self, saved: Path, tmp_path: Path) -> None:
@@ -244,7 +250,10 @@ class TestPrior:
     def test_a_machine_type_that_is_too_small_says_why(self) -> None:
         found = document("--params", "7B", "--tokens", "1B", "-t", "g4dn.xlarge", "--infra", "aws/us-east-1")
         [one] = found["asked"]
-        assert "needs 149.0 GiB" in one["infeasible"]
+        assert (
+            "needs 119.2 GiB of accelerator memory, has 14.6 GiB; it would fit under FSDP on 32 of them"
+            in one["infeasible"]
+        )
         assert any(one["infeasible"] in note for note in found["verdict"]["notes"])
 
     def test_advice_saves_money_and_is_ranked(self) -> None:

@@ -1,5 +1,6 @@
 """What `costgpu run` refuses before anything is made or spent, and what it plans."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ import pytest
 from costgpu.cli.lazy_group import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, UsageError
+from costgpu.estimator.reference_profiles import language_model_profile
 from costgpu.job.plan import LaunchPlace, Limits
+from costgpu.measure.profile_file import save_profile
 from costgpu.models.instance import Identity
 from costgpu.models.offer import Accelerator
 from costgpu.models.run import Plan
@@ -27,6 +30,7 @@ from tests.cli.here import LOCAL, told
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider
 from tests.job.examples import offer, spec
+from tests.unit.estimator.builders import machine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 
@@ -118,9 +122,15 @@ FAR: list[tuple[tuple[str, ...], int, str]] = [
     ((*G5, "--subnet", "here", "--max-cost", "1", "train.py"), 2, "--subnet is not the id of a subnet"),
     ((*G5, "--launcher", "ray", "--nodes", "2", "train.py"), 2, "Give --max-cost 5 or --max-duration 2h."),
     ((*G5, "--max-cost", "1", "train.py"), 41, "aws configure"),
+    ((*G5, "--profile", "large.json", "train.py"), 2, "The job cannot run on g5.xlarge: needs"),
+    ((*G5, "--nodes", "2", "--profile", "large.json", "train.py"), 2, "The job cannot run on g5.xlarge: needs"),
     ((*G5, "--max-cost", "1", "bad.env"), 22, "not Python that"),
     ((*G5, "--max-cost", "1", "--dry-run", "train.py"), 41, "--infra local needs no account"),
 ]
+
+
+NOMINAL = language_model_profile(8e9, 1e8, machine(), "2026-11-30T00:00:00+00:00", "1")
+FINE_TUNE = replace(NOMINAL, phases=[replace(NOMINAL.phases[0], steps_observed=3)], weights_bytes=16_000_000_000)
 
 
 class TestBadInput:
@@ -129,6 +139,7 @@ class TestBadInput:
         (tmp_path / "pack").mkdir()
         for name, text in {"train.py": "print(1)", "notes.ipynb": "{}", "bad.env": "KEY VALUE\n"}.items():
             (tmp_path / name).write_text(text)
+        save_profile(FINE_TUNE, tmp_path / "large.json")
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         yield
@@ -263,3 +274,23 @@ def test_a_plan_says_which_gpus_the_open_driver_does_not_serve(tmp_path: Path, g
     notes = planned(tmp_path, Accelerator(name=gpu, count=1, memory_gib=16), gcp="team-a").notes
     said = f"NVIDIA's open kernel modules do not serve the {gpu}: if the image has no others, the run ends before"
     assert [said in note for note in notes] == ([True] if gpu in ("P4", "P100", "V100") else [])
+
+
+def test_a_plan_tells_of_the_download_and_has_a_disk_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 GB of weights and one checkpoint of 96: 123.2 GB with the margin, 10 of which the default disk has left."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(AppContext, "provider", lambda _, name: Cloud(name, "123"))
+    monkeypatch.setattr(AppContext, "_allow_from", lambda *_: "192.0.2.1/32")
+    save_profile(FINE_TUNE, tmp_path / "large.json")
+    (tmp_path / "train.py").write_text("print(1)")
+    words = ("run", "--infra", "aws", "--gpus", "H100:8", "--profile", "large.json", "--setup", "", "--dry-run")
+    shown = " ".join(told(*words, "train.py").check(0).out.split())
+    assert "disk 210 GiB, with room for 1 checkpoint of 96.0 GB; 16.0 GB of weights are downloaded to it" in shown
+    plan = json.loads(told(*words, "--json", "train.py").check(0).out)["plan"]
+    assert {option["disk_gib"] for option in plan["options"]} == {210}
+    assert plan["prediction"]["parts"]["download"] == 160.0
+    assert plan["storage"]["download_bytes"] == 16_000_000_000
+    first = plan["options"][0]
+    assert float(first["extras_usd_per_hour"]) == pytest.approx(210 * 0.08 / 730 + 0.005, abs=1e-6)
+    small = " ".join(told(*words, "--disk", "150", "train.py").check(0).out.split())
+    assert "disk 150 GiB, and 1 checkpoint of 96.0 GB may not fit; --disk 210 has room for it all;" in small

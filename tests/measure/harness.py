@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -64,12 +65,12 @@ def running(words: str) -> list[int]:
     return found
 
 
-def run(asked: Request, cache: Path, **way: bool) -> Outcome:
+def run(asked: Request, cache: Path, **way: Any) -> Outcome:
     """One measurement without the micro-benchmark."""
-    return run_probe(asked, HERE, cache, lambda seconds, stepping: None, **way)  # type: ignore[arg-type]
+    return run_probe(asked, HERE, cache, lambda seconds, stepping: None, **way)
 
 
-def profile_of(asked: Request, cache: Path, **way: bool) -> tuple[WorkloadProfile, Outcome]:
+def profile_of(asked: Request, cache: Path, **way: Any) -> tuple[WorkloadProfile, Outcome]:
     """The profile of a script that can be measured."""
     outcome = run(asked, cache, **way)
     error = explain(outcome, asked, HERE)

@@ -1,5 +1,7 @@
 """What the tracer tells of a real network: layouts, and the types that CUDA autocast would give."""
 
+from collections import Counter
+
 import pytest
 
 from costgpu.estimator.op_costs import work_of
@@ -65,3 +67,20 @@ def test_a_causal_mask_is_told(causal: bool) -> None:
         torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=causal).sum().backward()
     told = [row["attributes"].get("is_causal", False) for row in tracer.rows.values() if "_dot_product_" in row["op"]]
     assert told == [causal, causal]
+
+
+@pytest.mark.parametrize(("reentrant", "again"), [(False, 1), (True, 2)])
+def test_what_a_checkpoint_computes_again_is_of_the_forward_pass(reentrant: bool, again: int) -> None:
+    """It goes through the modules' Python, as the first time. The newer kind stops when it has what it needs."""
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    images = torch.randn(4, 8, requires_grad=True)
+    tracer = make_tracer(torch)()  # type: ignore[no-untyped-call]
+    with tracer:
+        loss = torch.utils.checkpoint.checkpoint(layer, images, use_reentrant=reentrant).sum()
+        tracer.phase = "backward"
+        loss.backward()
+    counts = Counter[tuple[str, str]]()
+    for row in tracer.rows.values():
+        counts[row["op"], row["phase"]] += row["count"]
+    assert (counts["aten::addmm", "forward"], counts["aten::addmm", "backward"]) == (2 + again, 0)
+    assert counts["aten::mm", "backward"] == 4

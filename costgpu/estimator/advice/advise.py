@@ -19,6 +19,7 @@ from costgpu.estimator.advice.context import (
     cheapest_of_each_type,
 )
 from costgpu.estimator.advice.fitting import does_not_fit, several_gpus
+from costgpu.estimator.advice.less_memory import TriedChange, less_memory
 from costgpu.estimator.advice.named import named_options
 from costgpu.estimator.advice.placement import between_epochs, other_instance, preprocessing, region, spot_machine
 from costgpu.estimator.advice.table import TABLE
@@ -47,6 +48,7 @@ def advise(
     *,
     spot_offers: Sequence[Prediction] = (),
     wider_offers: Sequence[Prediction] = (),
+    tried: Sequence[TriedChange] = (),
 ) -> tuple[Advice, ...]:
     """Return the advice for a workload, the most dollars first; empty where there is none that the model can tell.
 
@@ -54,16 +56,19 @@ def advise(
         offers: Predictions for the places that were considered.
         spot_offers: Predictions for spot machines, where `offers` are on demand; empty for no advice on them.
         wider_offers: Predictions for what the user's options (accelerator, region) left out; empty if nothing.
+        tried: Changes for less memory with which the script was run again.
     """
     before, places = verdict.recommended, cheapest_of_each_type(offers, verdict.recommended)
+    smaller = less_memory(workload, before, offers, preferences, tried)
     if before is None:
         fitting = does_not_fit(workload, places, wider_offers, preferences, None)
-        return () if fitting is None else (fitting,)
+        return (*smaller, *(() if fitting is None else (fitting,)))
     context = AdviceContext(workload=workload, before=before, preferences=preferences, offers=places)
     if context.free and workload.profile.ended:
         return ()  # it is over already
     found = [
         *script_advice(context),
+        *smaller,
         preprocessing(context),
         between_epochs(context),
         other_instance(context, wider_offers),

@@ -14,6 +14,7 @@ from dataclasses import replace
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.cpu_peak import HalfUnit, half_gain, half_unit
 from costgpu.estimator.gpu import Runtime
+from costgpu.estimator.measured_memory import resized_memory, under_autocast
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import in_larger_units, larger_data, scaled_step
 from costgpu.estimator.roofline import TRAINING
@@ -92,7 +93,13 @@ def with_autocast(workload: Workload, place: Candidate, _: int = 1) -> Workload 
         return None
     framework = workload.profile.framework
     casts = [Autocast(device="cuda", dtype=dtype, enabled=True), *framework.autocast]
-    return replace(workload, profile=replace(workload.profile, framework=replace(framework, autocast=casts)))
+    memory = workload.profile.memory
+    halved = replace(
+        workload.profile,
+        framework=replace(framework, autocast=casts),
+        memory=under_autocast(memory) if memory is not None else None,
+    )
+    return replace(workload, profile=halved)
 
 
 def with_half_weights(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
@@ -259,7 +266,10 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
         )
 
     works = [unit.work.scaled(launches=1.0 / factor, same_bytes=0.0) for unit in workload.units]
-    return replace(_phases(workload, change), passes=[(Pass(work),) for work in works])
+    changed, memory = _phases(workload, change), workload.profile.memory
+    if memory is not None:
+        changed = replace(changed, profile=replace(changed.profile, memory=resized_memory(memory, factor)))
+    return replace(changed, passes=[(Pass(work),) for work in works])
 
 
 # ------------------------------------------------------------------------------------ work that is done elsewhere

@@ -23,6 +23,7 @@ LEAST_SECONDS = 3600.0  # a shorter job is not worth the change to several GPUs
 MOST_OF_THE_TIME = 0.6  # what takes more than this of the time is not worth it, either
 MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
 MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
+MEMORY_MEASURED = "what its storages hold, measured, with a margin of an eighth"
 SEVERAL = "the model of several GPUs"
 WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
 FITS = {"as written": "as written", "half": "in half precision"}
@@ -54,8 +55,8 @@ def does_not_fit(
             return None
         return _sharded(workload, preferences, before, f"It fits no GPU under {scheme.phrase}", places)
     need = need_gib(workload.profile, workload.execution)
-    chips = [place.offer.accelerator for place in gpus if place.offer is not None]
-    too_small = any(chip is not None and chip.memory_gib < need for chip in chips)
+    too_small = any(place.candidate.room_gib < need for place in gpus)
+    basis = MEMORY if workload.profile.memory is None else MEMORY_MEASURED
     if not traced(workload) or not too_small or any(not place.infeasible for place in gpus):
         return None
     head = f"It needs {need:.1f} GiB on one accelerator"
@@ -63,8 +64,8 @@ def does_not_fit(
     if one is not None:
         action = f"{head}: {describe(one)} has them"
         if context is None:
-            return _unpriced(None, action, after=one)
-        return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=MEMORY)
+            return _unpriced(None, action, after=one, basis=basis)
+        return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=basis)
     head += ", more than any offer has"
     if smaller := _made_to_fit(workload, places):
         return _unpriced(before, head, smaller, basis=MEMORY_OF_INFERENCE)
@@ -119,7 +120,7 @@ def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
         if offer is None or offer.accelerator is None or not _software_runs(workload, place):
             continue
         each = [
-            {fit.change: fit.batch for fit in what_fits(phase, workload.execution, offer.accelerator.memory_gib)}
+            {fit.change: fit.batch for fit in what_fits(phase, workload.execution, place.candidate.room_gib)}
             for phase in workload.profile.phases
         ]
         words = [
@@ -135,7 +136,7 @@ def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
 def _together(place: Prediction, need: float) -> bool:
     offer = place.offer
     chips = offer.accelerator if offer is not None else None
-    return chips is not None and chips.count >= 2 and chips.count * chips.memory_gib >= need
+    return chips is not None and chips.count >= 2 and chips.count * place.candidate.room_gib >= need
 
 
 def _software_runs(workload: Workload, place: Prediction) -> bool:

@@ -164,7 +164,8 @@ def _python_share(context: AdviceContext) -> float:
 def _launches_known(context: AdviceContext) -> bool:
     """Return whether there are traced launches to spread, and the memory of a larger batch can be told."""
     workload = context.workload
-    known = changes.traced(workload) and all(phase.saved_tensor_bytes > 0 for phase in workload.profile.phases)
+    profile, known = workload.profile, changes.traced(workload)
+    known &= profile.memory is not None or all(phase.saved_tensor_bytes > 0 for phase in profile.phases)
     return known and context.before.candidate.is_gpu
 
 
@@ -207,7 +208,7 @@ def batch_factor(workload: Workload, place: Candidate) -> float:
     phase, unit = workload.profile.phases[-1], workload.units[-1]
     if spec is None or offer is None or offer.accelerator is None:
         return 1.0
-    largest = largest_batch(memory_need(phase, workload.execution), offer.accelerator.memory_gib)
+    largest = largest_batch(memory_need(phase, workload.execution), place.room_gib)
     if phase.total.steps is not None:
         largest = min(largest, phase.total.steps)
     return best_batch(unit, spec, workload.execution, largest=max(1.0, largest))

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from costgpu.estimator.fit import fits
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.memory import GIB, MemoryNeed
 from costgpu.estimator.multi_gpu.network import Group, links_between
@@ -118,7 +119,8 @@ def layouts(group: Group, micro_batches: float) -> Iterator[Layout]:
 def sharded(parallelism: Parallelism, *, half: bool) -> Parallelism:
     """Return the same training under FSDP, which gathers units in half precision if the training uses it."""
     each = HALF_GATHERED_BYTES if half else 4.0
-    return replace(parallelism, scheme=Scheme.FSDP, gathered_bytes=each, reduced_bytes=each)
+    measured = parallelism.measured_scheme or parallelism.scheme
+    return replace(parallelism, scheme=Scheme.FSDP, measured_scheme=measured, gathered_bytes=each, reduced_bytes=each)
 
 
 def as_several(workload: Workload) -> Workload | None:
@@ -190,7 +192,9 @@ def memory_gib(held: MemoryNeed, parallelism: Parallelism, ranks: int, per_node:
     elif scheme in (Scheme.ZERO1, Scheme.ZERO2):
         optimizer /= shards
         gradients /= shards if scheme is Scheme.ZERO2 else 1
-    if scheme in (Scheme.DDP, Scheme.DATA_PARALLEL, Scheme.ZERO1):
+    if held.gathered is not None and held.gathered_under is scheme:
+        more = held.gathered
+    elif scheme in (Scheme.DDP, Scheme.DATA_PARALLEL, Scheme.ZERO1):
         more = BUCKET_BYTES * held.trained
     return (weights + gradients + optimizer + held.activations + more) / GIB + SEVERAL_RUNTIME_GIB
 
@@ -207,16 +211,15 @@ def _gathered(held: MemoryNeed, parallelism: Parallelism) -> float:
     return GATHERED_UNITS * units * (gathered + reduced) + kept
 
 
-def least_gpus(held: MemoryNeed, parallelism: Parallelism, memory: float, margin: float) -> int | None:
+def least_gpus(held: MemoryNeed, parallelism: Parallelism, memory: float) -> int | None:
     """Return the least number of GPUs, of a power of two up to 64, on which it fits; None if it fits on none.
 
     Args:
         held: Bytes of one process that holds everything.
         parallelism: How the model is spread.
-        memory: GiB of each GPU.
-        margin: Factor of the need that must be there.
+        memory: GiB of each GPU that programs get.
     """
-    fitting = (n for n in WORLD_SIZES if margin * memory_gib(held, parallelism, n, n) <= memory)
+    fitting = (n for n in WORLD_SIZES if fits(memory_gib(held, parallelism, n, n), memory, held.error))
     return next(fitting, None)
 
 
@@ -225,7 +228,7 @@ def least_gpus(held: MemoryNeed, parallelism: Parallelism, memory: float, margin
 
 def keeps_global_batch(parallelism: Parallelism) -> bool:
     """Return whether the global batch stays with more ranks, so that each takes less of it (strong scaling)."""
-    return parallelism.batch is BatchScaling.GLOBAL or parallelism.scheme is Scheme.DATA_PARALLEL
+    return parallelism.batch is BatchScaling.GLOBAL
 
 
 def step_ratio(parallelism: Parallelism, ranks: int) -> float:

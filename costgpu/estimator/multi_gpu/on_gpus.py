@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from costgpu.estimator.cpu import host_cores
+from costgpu.estimator.fit import NeedError, fit_probability, misfit
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import Interval
+from costgpu.estimator.measured_memory import resized_memory
 from costgpu.estimator.memory import MemoryNeed, memory_need
 from costgpu.estimator.multi_gpu.layouts import (
     ONE,
@@ -32,7 +34,7 @@ from costgpu.estimator.multi_gpu.step_time import (
     step_seconds,
     window_share,
 )
-from costgpu.estimator.multi_gpu.words import how_it_fits, need_words, place_notes, step_notes
+from costgpu.estimator.multi_gpu.words import how_it_fits, place_notes, step_notes, where_words
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import resized, with_optimizer_share
 from costgpu.estimator.scope import Scope
@@ -124,9 +126,8 @@ def _on_group(workload: Workload, candidate: Candidate) -> OnGpus:
         _Place(candidate, group, replace(parallelism, scheme=layout.scheme), layout)
         for layout in layouts(group, workload.profile.phases[-1].micro_batches)
     ]
-    needs = [max(need for _, need in _needs(workload, place)) for place in places]
-    memory = candidate.offer.accelerator.memory_gib if candidate.offer and candidate.offer.accelerator else 0.0
-    fitting = [place for place, need in zip(places, needs, strict=True) if need <= memory]
+    needs = [max(gib * error.margin for gib, error in _needs(workload, place)) for place in places]
+    fitting = [place for place, need in zip(places, needs, strict=True) if need <= candidate.room_gib]
     if not fitting:
         return _in_full(workload, places[needs.index(min(needs))])
 
@@ -204,26 +205,35 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
 # ----------------------------------------------------------------------------------------------------------- memory
 
 
-def _needs(workload: Workload, place: _Place) -> list[tuple[float, float]]:
-    """Return the GiB that each GPU needs in each phase, without and with a margin."""
+def need_and_fit(workload: Workload, candidate: Candidate) -> tuple[int, float, float] | None:
+    """Return the GPUs that work there, the GiB that each needs, and the probability that it fits; None if it cannot run."""
+    group = group_on(workload.profile.ranks, candidate)
+    if isinstance(group, str):
+        return None
+    needs = _needs(workload, _Place(candidate, group, workload.profile.ranks, None))
+    probability = min(fit_probability(gib, candidate.room_gib, error) for gib, error in needs)
+    return group.gpus, max(gib for gib, _ in needs), probability
+
+
+def _needs(workload: Workload, place: _Place) -> list[tuple[float, NeedError]]:
+    """Return the GiB that each GPU needs in each phase, and how far that may be off."""
     group, found = place.group, []
     for index, phase in enumerate(workload.profile.phases):
         held = _held(workload, index, place)
         several = group.gpus > 1 and phase.unit.trains
         gib = memory_gib(held, place.parallelism, group.gpus, group.each) if several else held.gib
-        found.append((gib, gib * held.margin))
+        found.append((gib, held.error))
     return found
 
 
-def _too_large(workload: Workload, place: _Place, needs: Sequence[tuple[float, float]]) -> str:
+def _too_large(workload: Workload, place: _Place, needs: Sequence[tuple[float, NeedError]]) -> str:
     """Return why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
     offer = place.candidate.offer
     if offer is None or offer.accelerator is None:
         return ""
-    memory, gpus = offer.accelerator.memory_gib, place.group.gpus
-    for index, (_, need) in enumerate(needs):
-        if need > memory:
-            reason = need_words(need, memory, place.parallelism, gpus)
+    memory, gpus = place.candidate.room_gib, place.group.gpus
+    for index, (gib, error) in enumerate(needs):
+        if reason := misfit(gib, memory, error, where_words(place.parallelism, gpus)):
             if not workload.profile.phases[index].unit.trains:
                 return reason
             half = precision_of(workload.profile.framework).half is not None
@@ -235,8 +245,13 @@ def _held(workload: Workload, index: int, place: _Place) -> MemoryNeed:
     phase = workload.profile.phases[index]
     share = _share(phase, place)
     samples, micro = (1.0, 1.0) if isinstance(share, str) else share
-    saved = round(phase.saved_tensor_bytes * samples / micro)
-    held = memory_need(replace(phase, saved_tensor_bytes=saved), workload.execution_of(phase))
+    saved, memory = round(phase.saved_tensor_bytes * samples / micro), workload.profile.memory
+    held = memory_need(
+        replace(phase, saved_tensor_bytes=saved),
+        workload.execution_of(phase),
+        resized_memory(memory, samples / micro) if memory is not None else None,
+        workload.profile.ranks,
+    )
     if place.layout is None:
         return held
     units = place.parallelism.largest_unit_parameters

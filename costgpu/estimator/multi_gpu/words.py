@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimator.memory import MARGIN, MemoryNeed
+from costgpu.estimator.memory import MemoryNeed
 from costgpu.estimator.multi_gpu.layouts import Layout, keeps_global_batch, least_gpus, sharded
 from costgpu.estimator.multi_gpu.network import Group
 from costgpu.estimator.multi_gpu.step_time import CHECKPOINTING_TIME
@@ -23,10 +23,9 @@ RECIPE = (
 )
 
 
-def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) -> str:
-    """``needs 45.0 GiB on each of 4 GPUs under DDP, each has 24 GiB``; amounts in GiB, the margin included."""
-    where = f"on each of {gpus} GPUs under {parallelism.scheme.phrase}, each has" if gpus > 1 else "on one GPU, has"
-    return f"{NEEDS}{need:.1f} GiB of accelerator memory {where} {memory:g} GiB"
+def where_words(parallelism: Parallelism, gpus: int) -> str:
+    """Return where memory is needed, for `misfit`: `` on each of 4 GPUs under DDP``; empty for one GPU."""
+    return f" on each of {gpus} GPUs under {parallelism.scheme.phrase}" if gpus > 1 else ""
 
 
 def how_it_fits(held: MemoryNeed, parallelism: Parallelism, memory: float, gpus: int, *, half: bool) -> str:
@@ -35,16 +34,16 @@ def how_it_fits(held: MemoryNeed, parallelism: Parallelism, memory: float, gpus:
     Args:
         held: Bytes of one process that holds everything.
         parallelism: How the model is spread now.
-        memory: GiB of each GPU.
+        memory: GiB of each GPU that programs get.
         gpus: Number of GPUs that it does not fit.
         half: Whether it trains in half precision.
     """
     if not parallelism.scheme.shards_parameters:
-        number = least_gpus(held, sharded(parallelism, half=half), memory, MARGIN)
+        number = least_gpus(held, sharded(parallelism, half=half), memory)
         if number is not None:
             return f"; it would fit under FSDP on {number} of them"
     elif gpus > 1:
-        number = least_gpus(held, parallelism, memory, MARGIN)
+        number = least_gpus(held, parallelism, memory)
         if number is not None and number > gpus:
             return f"; it would fit on {number} of them"
     return "; it would not fit on 64 of them, either" if gpus > 1 else ""

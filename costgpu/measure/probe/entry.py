@@ -16,6 +16,7 @@ from functools import partial
 
 from ...portable.supervise import PARENT_DEATH_SIGNAL, control
 from .frameworks.accelerate_hooks import set_launch_environment
+from .frameworks.pretrained_weights import PretrainedWeights
 from .frameworks.registry import FRAMEWORKS, PACKAGES
 from .loops.script_frames import PROBE_ROOT, package_of_file
 from .patching import harmless, put
@@ -108,6 +109,8 @@ def run(config):
     sys.addaudithook(reads.audit)
     sys.addaudithook(files.audit)
     after = {"safetensors.torch": [follow_safetensors], "h5py._hl.files": [follow_hdf5]}
+    for module, hooks in PretrainedWeights(recorder).callbacks().items():
+        after[module] = after.get(module, []) + hooks
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
         after["pynvml"] = [partial(fake_nvidia.attach_nvml, config["gpus"])]

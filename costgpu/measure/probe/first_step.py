@@ -15,6 +15,7 @@ from .ranks.world import WORLD
 from .schedstat import clock
 
 SLOW_SHARE = 0.25  # of the window: the trace of a first step that takes so long is the trace
+TOO_SLOW_SECONDS = 8.0  # of a step without weights, a second one of which is not waited for
 MOST_DRAWS = 64  # batches without a backward pass: this is not a step
 MOST_CALLS = 2000  # of modules, before the step begins, after which it is no longer looked for
 # What an optimizer does once, to make its state.
@@ -39,12 +40,13 @@ class FirstStep:
             return
         self.optimizers[id(optimizer)] = optimizer
         register = getattr(recorder.torch.nn.modules.module, "register_module_forward_pre_hook", None)
-        if self.hook is None and self.trace is None and register is not None and not recorder.compiled:
+        if self.hook is None and self.trace is None and register is not None and not recorder.compiles:
             self.hook = register(self.entered)
 
     def entered(self, module, inputs):
         self.calls += 1
-        if self.calls > MOST_CALLS or self.recorder.compiled:  # the compiler would take the hook for the model's
+        most = MOST_CALLS if self.recorder.without_weights is None else MOST_TRACED_CALLS
+        if self.calls > most or self.recorder.compiles:  # the compiler would take the hook for the model's
             self.forget_hook()
         elif module.training:
             self.begin()
@@ -62,7 +64,7 @@ class FirstStep:
         recorder.evaluation.look()
         if recorder.evaluation.began is not None or recorder.status != "running":
             return
-        if recorder.compiled:  # a trace is of the uncompiled model, and the first step is for compiling it
+        if recorder.compiles:  # a trace is of the uncompiled model, and the first step is for compiling it
             self.over = True
             self.forget_hook()
             return
@@ -73,7 +75,8 @@ class FirstStep:
         dispatch = sys.modules.get("torch.utils._python_dispatch")
         stack = getattr(dispatch, "_get_current_dispatch_mode_stack", None)
         try:
-            if stack is None or stack():  # old, or inside a mode of the script's own, which must end before ours
+            # old, or inside a mode of the script's own, which must end before ours
+            if stack is None or recorder.foreign_modes(stack()):
                 self.over = True
                 return
             count_saved = recorder.config.get("saved_hooks", True)
@@ -131,6 +134,21 @@ class FirstStep:
     def is_slow(self):
         """Return whether it took so long that a second step should not be needed for the trace."""
         return self.trace is not None and (self.seconds or 0.0) >= SLOW_SHARE * self.recorder.config["measure_for"]
+
+    def tells_enough(self, backwards):
+        """Return whether after so many backward passes in all another step would show nothing new: without weights only.
+
+        Two micro-batches after a slow step have held all that it leaves: the optimizer's states, and gradients.
+        """
+        if (
+            self.trace is None
+            or not self.over
+            or (self.seconds or 0.0) < TOO_SLOW_SECONDS
+            or self.recorder.phase is None
+        ):
+            return False
+        parts = self.trace.micro_batches
+        return self.recorder.phase.anchors == 1 and parts > 2 and backwards - self.trace.backwards - parts == 2
 
     def whole_trace(self):
         """Return its trace, without what optimizers do once."""

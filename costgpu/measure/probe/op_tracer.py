@@ -111,6 +111,9 @@ def make_tracer(torch):
             outputs = list(tensors_in([result]))
             for value in outputs if self.made is not None else ():
                 self.made(value, inputs)
+            phase = self.phase
+            if phase == "backward" and torch.is_grad_enabled():
+                phase = "forward"  # of a checkpoint that is computed again: by the modules' Python, and in autocast
             attributes = {}
             if name in ("aten::convolution", "aten::convolution_backward"):
                 at = 6 if name == "aten::convolution" else 7
@@ -127,16 +130,16 @@ def make_tracer(torch):
             attributes.update(
                 self.autocast.follow(
                     name,
-                    self.phase == "backward",
+                    phase == "backward",
                     [(self.key(t), t.dtype is torch.float32 and t.dim() > 0) for t in inputs],
                     [(self.key(t), t.dtype is torch.float32) for t in outputs],
                 )
             )
             ins, outs = [describe(t) for t in inputs], [describe(t) for t in outputs]
-            key = repr((name, self.phase, ins, outs, attributes))
+            key = repr((name, phase, ins, outs, attributes))
             row = self.rows.get(key)
             if row is None:
-                row = {"op": name, "phase": self.phase, "inputs": ins, "outputs": outs, "attributes": attributes}
+                row = {"op": name, "phase": phase, "inputs": ins, "outputs": outs, "attributes": attributes}
                 row["count"], row["seconds"] = 0, 0.0
                 self.rows[key] = row
             row["count"] += 1

@@ -28,6 +28,12 @@ class ProbeConfig(TypedDict):
     alone: bool  # every process group has one member, whatever is asked for
     gpus: int  # that the script is shown, where it is to believe that there are any
     launched: bool  # in an environment of several ranks that nobody has asked for, because the script needs one
+    # ``none``: without weights; ``tried``: with them, unless they turn out too large; ``real``: with them
+    weights: str
+    change: (
+        str  # names of changes that are made to the training without weights, with ``+`` between them; empty for none
+    )
+    free_memory: int  # bytes of this machine before it; 0 if that is not known
     accelerate: list[str] | None  # options of `accelerate launch`; None if that does not start it
 
 
@@ -140,6 +146,7 @@ class IntervalEvents(TypedDict, total=False):
 
     save: float
     save_bytes: float  # written by torch.save, where nothing else saved
+    unwritten_bytes: float  # of tensors without memory, that a save leaves out
     validation: float
     validation_batches: int
     loader_start: float
@@ -609,6 +616,26 @@ class _Always(TypedDict):
     wall_seconds: float
 
 
+class MemoryPeakRecord(TypedDict):
+    """The most bytes that were alive in a phase."""
+
+    phase: str
+    bytes: int
+    births: dict[str, int]  # bytes by the phase in which they were made, or ``logits`` or ``data``
+    kept: int  # of those made in this phase, the bytes that outlived it
+
+
+class MemoryRecord(TypedDict):
+    """What the script would have held on a GPU, by the storages that it made; bytes."""
+
+    reserved: int  # by an allocator such as PyTorch's
+    steady: int  # alive after a step
+    peaks: list[MemoryPeakRecord]
+    pretrained: int  # weights that it would have loaded, as they are stored
+    steered: list[str]  # ops by which values that are not there chose shapes
+    computed: list[str]  # ops that were computed on zeros, because nobody tells their shapes
+
+
 class ProbeRecord(_Always, total=False):
     """What was seen of a script. The last ten are of one that exited or crashed."""
 
@@ -628,6 +655,11 @@ class ProbeRecord(_Always, total=False):
     importing: Tuple[float, float] | None  # seconds and CPU seconds in which frameworks were imported
     fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None
+    memory: MemoryRecord | None  # of a script that was measured without weights
+    changed: dict[str, str]  # how each change was made that was asked for; without those that found nothing to change
+    model_bytes: int  # of the weights of the largest model that was loaded or trained, as far as that was seen
+    what: str  # that was too large
+    bytes_needed: int  # by that
     ranks: RanksRecord
     phases: list[PhaseRecord]
     optimizers_made: int
@@ -640,6 +672,7 @@ class ProbeRecord(_Always, total=False):
     kind: str
     raised_in: str  # script, probe, or the library whose code raised it
     missing: str | None
+    missing_files: list[list[str]]  # of a hub, that could not be had: repository and name of each
     trail: str
     refused_path: str | None  # that the system did not let it change
     while_tracing: bool

@@ -9,6 +9,9 @@ import os
 import sys
 import threading
 import traceback
+from contextlib import nullcontext
+from functools import partial
+from importlib import import_module
 
 from .activity import Activity
 from .evaluation import Evaluation
@@ -26,6 +29,7 @@ from .loops.progress_series import COUNTS_BYTES, ProgressTracker
 from .loops.script_frames import called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.upcoming_work import UpcomingWork
+from .patching import harmless
 from .phase import outermost_loop
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
@@ -33,8 +37,12 @@ from .ranks.world import WORLD
 from .result import describe_batch, write_result
 from .schedstat import clock, run_delay
 from .training import LOOKS_FOR_MEMBERS, Training
+from .trip_wires import TripWires
+from .without_weights.limits import check
+from .without_weights.memory_ledger import BACKWARD, EVALUATION, FORWARD, LOAD, OPTIMIZER, PREPARATION
 
 MOST_ERRORS = 3
+OVER = ("ended", "exited", "crashed")  # states of a script that does nothing any more
 LEAST_KEPT = 5  # units of inference before training that are work of their own
 
 
@@ -51,6 +59,7 @@ class Recorder:
         self.events, self.waits = {}, Waits()  # the events of now since the last counted step
         self.interval = ScriptTime(self.waits)  # since `last`
         self.backwards_going = 0  # one in the other
+        self.stepped_inside = []  # optimizers that hooks of parameters called in the backward pass that goes on
         self.in_optimizer = False  # which may call a closure that runs the model
         self.activity = Activity()
         self.batch = self.unit_batch = None  # of the last interval before the first step; of the unit that ended last
@@ -73,6 +82,9 @@ class Recorder:
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)
+        self.without_weights = None  # the room, where it is measured so
+        self.changes = None  # that are made to the training in it
+        self.trip_wires = TripWires(self, config["free_memory"] if config["weights"] == "tried" else 0)
 
     def start(self):
         self.started, self.run_delay_before = clock(), run_delay()
@@ -89,6 +101,8 @@ class Recorder:
         tracing, self.tracing = self.tracing, None
         if tracing is not None:
             tracing.__exit__(None, None, None)
+        if self.without_weights is not None:
+            self.without_weights.leave()
 
     def note_first_step(self, now):
         """Note the first step, of whatever kind."""
@@ -117,12 +131,21 @@ class Recorder:
         self.libraries = library_roots(torch.__file__)
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
+        if self.config["weights"] == "none":
+            check(torch.__version__)
+            room = import_module(".without_weights.run", __package__)  # which imports torch
+            self.without_weights = room.WithoutWeights(self.memory_phase, partial(self.add, "unwritten_bytes"))
+            self.without_weights.attach()
+            changes = import_module(".without_weights.changes", __package__)
+            self.changes = changes.ScriptChanges(filter(None, self.config["change"].split("+")))
         WORLD.attach(self, torch)
         TorchHooks(self).attach(torch)
         self.schemes.attach(torch)
         self.data_parts.attach(torch)
         self.module_hooks = ModuleHooks(self.inference, torch)
         self.module_hooks.attach()
+        if self.without_weights is not None:
+            self.without_weights.enter()
 
     def imported(self, seconds, cpu_seconds):
         """Count the time of an import, with what the module imported itself."""
@@ -148,9 +171,37 @@ class Recorder:
     def autocast_entered(self, device, dtype, enabled):
         self.autocast[device, dtype, enabled] = True
 
+    def file_is_missing(self, source, name):
+        """Note that a file of a hub could not be had."""
+        self.detail.setdefault("missing_files", []).append([source, name])
+
     def compiling(self):
         """Note that the script compiles a model."""
         self.compiled += 1
+
+    @property
+    def compiles(self):
+        """Return whether what the script compiles runs compiled: not without weights."""
+        return self.compiled > 0 and self.without_weights is None
+
+    def foreign_modes(self, stack):
+        """Return the dispatch modes of a stack that are not the probe's."""
+        return stack if self.without_weights is None else self.without_weights.foreign_modes(stack)
+
+    def shapes_only(self):
+        """Return a context that goes on without weights where it is left for an op, if it is measured so."""
+        return nullcontext() if self.without_weights is None else self.without_weights.again()
+
+    def memory_phase(self):
+        """Return what new tensors are for."""
+        if self.in_optimizer:
+            return OPTIMIZER
+        if self.backwards_going:
+            return BACKWARD
+        if self.trains and self.evaluation.began is not None and self.evaluation.used:
+            return EVALUATION
+        begun = self.first.trace is not None or self.first.over or self.phase is not None or self.backwards
+        return FORWARD if begun else PREPARATION if self.inference.root is not None else LOAD
 
     def fetches_are_timed(self, others, firsts):
         """Keep the figures of the fetches of batches, which the workers share: of each one's first, and of the others."""
@@ -181,7 +232,9 @@ class Recorder:
             tracing.unmute()
 
     def batch_fetched(self, iterator, batch, tracing):
-        """Note that the script gets this batch."""
+        """Note that the script gets this batch, and return it."""
+        if self.changes is not None:
+            batch = self.changes.batch(batch)
         validates, evaluates = not self.torch.is_grad_enabled(), self.evaluation.began is not None
         self.loaders.draw(iterator, validates=validates, libraries=self.libraries, evaluates=evaluates)
         if not self.trains:
@@ -192,6 +245,7 @@ class Recorder:
             self.phase.batch_is(self.batch)
         if tracing is not None:
             tracing.resume()
+        return batch
 
     def trace_as(self, phase):
         """Take ops from now on for those of a ``forward`` pass or of a ``validation``."""
@@ -217,6 +271,11 @@ class Recorder:
         self.optimizers_made += 1
         self.made.add(id(optimizer))
         self.first.optimizer_made(optimizer)
+        if self.changes is not None and threading.get_ident() == self.thread:
+            harmless(self.changes.optimizer_made)(optimizer)
+        self.trip_wires.optimizer_made(optimizer)
+        if self.without_weights is not None:
+            self.without_weights.optimizer_made(optimizer)
 
     def optimizer_enters(self):
         """Note that an optimizer is about to step."""
@@ -250,10 +309,15 @@ class Recorder:
             self.training_seen()
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
+        if self.without_weights is not None and self.first.tells_enough(self.backwards):
+            self.finish("cut")
         if self.optimizer_steps == 0 and threading.get_ident() == self.thread and not self.tunings_going:
             self.manual += 1
             if self.optimizers_made == 0:
                 self.step(None, frame)
+        inside, self.stepped_inside = self.stepped_inside, []
+        for optimizer in inside:
+            self.step(optimizer, frame)
 
     # -- steps
 
@@ -264,6 +328,11 @@ class Recorder:
             return
         tracing, self.in_optimizer = self.tracing, False
         if self.tunings_going:
+            return
+        if self.backwards_going and optimizer is not None:  # counted when the pass is over, of which it is a part
+            self.stepped_inside.append(optimizer)
+            if tracing is not None:
+                tracing.pause("backward")
             return
         if tracing is not None:
             tracing.mute()
@@ -301,6 +370,8 @@ class Recorder:
             phase.look_around(self.loop_stack.variables(frame), counts=counts)
         if counts:
             self.made.clear()
+            if self.without_weights is not None:
+                self.without_weights.ledger.step_made()
             phase.end_unit(self, frame, now)
 
     def new_phase(self, frame, now):
@@ -384,16 +455,23 @@ class Recorder:
         self.status = "running"
 
     def finish(self, status, **detail):
-        """Write the result and end this process at once; the parent ends its children."""
-        if not self.finished.acquire(False):
+        """Write the result and end this process at once; the parent ends its children.
+
+        The script that is over waits for the watchdog, if that is at it; the other way round, the script goes on.
+        """
+        if not self.finished.acquire(status in OVER):
             return
-        self.status = status
-        training = next((one for one in self.phases if one.trains), None)
-        for phase in (training, self.inference.phase):
-            if phase is not None:
-                phase.settle(self, status)
-        self.reads.tell_modules()
-        write_result(self, status, detail)
+        try:
+            self.status = status
+            training = next((one for one in self.phases if one.trains), None)
+            for phase in (training, self.inference.phase):
+                if phase is not None:
+                    phase.settle(self, status)
+            self.reads.tell_modules()
+            write_result(self, status, detail)
+        except BaseException:
+            self.resume()
+            raise
         try:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -53,6 +53,10 @@ def write_result(recorder, status, detail):
     result.update(detail)
     if FAILURES:
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
+    if recorder.without_weights is not None:
+        result["memory"] = recorder.without_weights.record()
+        result["changed"] = recorder.changes.how
+    result["model_bytes"] = recorder.trip_wires.largest
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         # the figures of the fetches but for each worker's first one; of those where there were no others

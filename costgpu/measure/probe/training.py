@@ -159,7 +159,7 @@ class Training(LivePhase):
             seen.tracing.resume()
 
     def make_trace(self, seen):
-        count_saved, compiled = seen.config.get("saved_hooks", True), seen.compiled > 0
+        count_saved, compiled = seen.config.get("saved_hooks", True), seen.compiles
         return StepTrace(
             seen.torch,
             self.optimizers.values(),

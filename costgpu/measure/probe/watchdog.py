@@ -1,5 +1,6 @@
 """A thread beside the script that watches over the measurement."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ class Watchdog(threading.Thread):
             if recorder.status != "running":
                 continue
             recorder.activity.look(in_step=not recorder.in_loader)
+            recorder.trip_wires.look()
             idle = recorder.inference.idle(now)
             if idle and recorder.module_hooks.narrowed:
                 recorder.module_hooks.detach()
@@ -67,10 +69,8 @@ class Watchdog(threading.Thread):
         if recorder.last is not None:
             detail["cut_in_validation"] = recorder.is_evaluating()
         for _ in range(5):
-            try:
+            with contextlib.suppress(RuntimeError):  # the main thread changed a dictionary meanwhile
                 recorder.finish(status, **detail)
-            except RuntimeError:  # the main thread changed a dictionary meanwhile
-                recorder.resume()
 
 
 def main_stack(thread):

@@ -35,6 +35,8 @@ from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, ca
 from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.units import unit_of
 from costgpu.measure.profile.waiting import notes_of_queue, run_delay_of_all, waiting_of_phase, waiting_share
+from costgpu.measure.profile.without_weights import measured_memory, with_written_saves
+from costgpu.measure.profile.without_weights import notes_of as notes_without_weights
 from costgpu.models.workload import (
     Autocast,
     Extra,
@@ -74,7 +76,8 @@ def build_profile(
     later: list[LaterPhase] = []
     setup = record.get("setup_seconds", 0.0)
     torch = record.get("torch")
-    activity = record.get("activity")
+    memory = record.get("memory")
+    activity = record.get("activity") if memory is None else None  # no other program takes a part of modelled times
     found = neighbours_of(activity, torch["threads"] if torch is not None else machine.threads)
     if torch is not None and trained_by_torch(record):
         phases = _torch_phases(record, found)
@@ -105,6 +108,8 @@ def build_profile(
     notes += notes_of_queue(activity, found)
     parallelism = parallelism_of(record, launch)
     notes += parallel_notes(parallelism, record, launch)
+    if memory is not None:
+        notes += notes_without_weights(memory)
     if record.get("probe_errors"):
         notes.append("The probe failed at some steps; its figures may be incomplete.")
     return WorkloadProfile(
@@ -122,6 +127,9 @@ def build_profile(
         later_phases=later,
         notes=notes,
         parallelism=parallelism,
+        memory=measured_memory(memory) if memory is not None else None,
+        without_weights=memory is not None,
+        weights_bytes=memory["pretrained"] if memory is not None else 0,
     )
 
 
@@ -198,7 +206,7 @@ def told_total(told: TrainerLength, seen: int) -> Total | None:
 
 
 def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, gap: bool) -> Phase:
-    raw = evened(raw)
+    raw = evened(with_written_saves(raw))
     step, used = step_times(raw)
     step = growing(raw, step)
     once = raw.get("first") is not None
@@ -300,12 +308,13 @@ def _unite(phases: list[Phase]) -> list[Phase]:
 
 def _optimizers(raw: PhaseRecord) -> list[OptimizerFacts]:
     """Return the optimizers of the phase; those of equal kind and size that replaced each other are one."""
-    united: dict[tuple[str, int], Optimizer] = {}
-    for facts in raw["optimizers"]:
-        key = (facts["name"], facts["parameters"])
+    united: dict[tuple[str, int, int], Optimizer] = {}
+    found, counted = [], raw["steps"]
+    for number, facts in enumerate(raw["optimizers"]):
+        beside = facts["steps"] >= counted - 1  # in every step, and in nobody's place
+        key = (facts["name"], facts["parameters"], number if beside else -1)
         earlier = united[key]["steps"] if key in united else 0
         united[key] = {**facts, "steps": facts["steps"] + earlier}
-    found, counted = [], raw["steps"]
     for facts in united.values():
         same: dict[str, Any] = {**facts}
         steps = same.pop("steps")

@@ -22,7 +22,7 @@ from costgpu.measure.profile.rhythms import (
     usual_seconds,
     works_of,
 )
-from costgpu.models.defaults import DISK_BYTES_PER_SECOND
+from costgpu.models.defaults import DISK_BYTES_PER_SECOND, MOSTLY_FROZEN
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
 from costgpu.units import plural_unit
 
@@ -263,9 +263,10 @@ def _told_validation(
 
 
 def _state_seconds(phase: Intervals) -> float:
-    """Return the seconds to write the model and its optimizer to a disk."""
+    """Return the seconds to write the model and its optimizer to a disk; under adapters, what is trained."""
     state = sum(optimizer["state_bytes"] for optimizer in phase["optimizers"])
-    return (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
+    model, frozen = phase["model"].get("bytes", 0), phase["model"].get("frozen_bytes", 0)
+    return (model - (frozen if frozen > MOSTLY_FROZEN * model else 0) + state) / DISK_BYTES_PER_SECOND
 
 
 def _long_intervals(

@@ -20,6 +20,7 @@ from costgpu.models.prediction import (
 )
 from costgpu.models.workload import Unit, WorkloadProfile
 from costgpu.render.document import document, json_value, picked
+from costgpu.render.estimate.memory import memory_value
 from costgpu.render.estimate.multi_gpu import scaling_value, scaling_values
 from costgpu.render.estimate.tables import throughput_rows
 from costgpu.render.phrases import offer_name
@@ -53,6 +54,7 @@ def estimate_json(found: Estimate) -> str:
         advice=advice_values(found.advice),
         own=own_value(found.own) if found.own is not None else None,
         by_gpus=scaling_values(found.by_gpus),
+        memory=memory_value(found),
         service=service_value(found.service) if found.service is not None else None,
         **({} if found.energy is None else {"energy_kwh": energy}),
     )

@@ -10,8 +10,8 @@ from costgpu.estimator.multi_gpu.words import scaling_sentences
 from costgpu.estimator.spot import interruption_words
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Advice
-from costgpu.models.workload import WorkloadProfile
 from costgpu.render.estimate.advice import advice_title, overlap, saving_words
+from costgpu.render.estimate.memory import memory_line
 from costgpu.render.estimate.own_gpu import energy_section, own_section
 from costgpu.render.estimate.sections import estimate_report, job_title, service_title, step_lines
 from costgpu.render.estimate.tables import candidates_table, service_table, throughput_tables
@@ -57,7 +57,7 @@ def estimate_text(found: Estimate, *, explain: bool = False, besides: Sequence[R
     return _one_screen(
         [
             _headline(found),
-            Block(short=lambda rows: _measured_rows(found.profile, rows), most=7, least=3),
+            Block(short=lambda rows: _measured_rows(found, rows), most=8, least=3),
             Block(short=lambda rows: _table_rows(found, rows), most=15, least=8),
             *(_sentence(words) for words in scaling_sentences(verdict.recommended)[:1]),
             *([Block(short=lambda rows: _throughput_rows(found, rows), most=9, least=0)] if alone else []),
@@ -119,15 +119,18 @@ def _headline(found: Estimate) -> Block:
     return Block(short=short, most=9, least=7)
 
 
-def _measured_rows(profile: WorkloadProfile, most: int) -> list[str]:
+def _measured_rows(found: Estimate, most: int) -> list[str]:
     """Return how long the script runs, of several phases the last one, and what was measured of it."""
+    profile = found.profile
     last, count = profile.phases[-1], len(profile.phases)
     name = cut(profile.script, SHORT_NAME)
     phases = f" ({count} phases, the last at {cut(last.label, SHORT_NAME)})" if count > 1 else ""
+    memory = fold(memory_line(found), max(0, min(2, most - 1)))
+    most -= len(memory)
     total = fold(f"{name}{phases}: {steps_phrase(last)}: {last.total.how}.", max(0, min(2, most - 2)))
     step, *beside = step_lines(profile, last)
     rows = [*total, *fold(step, min(3, most - len(total)))]
-    return [*rows, *(fold(beside[0], min(2, most - len(rows))) if beside else [])]
+    return [*rows, *(fold(beside[0], min(2, most - len(rows))) if beside else []), *memory]
 
 
 def _table_rows(found: Estimate, most: int) -> list[str]:

@@ -16,6 +16,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
+from costgpu.render.estimate.memory import memory_section
 from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_name, own_section
 from costgpu.render.estimate.speedups import speedup_section
@@ -97,6 +98,7 @@ def estimate_report(found: Estimate) -> Report:
         ),
         _cost_and_time(found, own),
         ReportSection(title="By the number of GPUs", parts=[*_some(" ".join(several)), *_some(by_gpus)]),
+        memory_section(found),
         ReportSection(
             title="Phase by phase",
             introduction="Each with its own total; the whole job is their sum, with boot and set-up.",
@@ -332,7 +334,9 @@ def step_lines(profile: WorkloadProfile, phase: Phase) -> list[str]:
     size = model_phrase(phase)
     if not step.count:
         mean = format_duration(step.seconds)
-        return [f"Not measured: {size}; on {where} {with_article(phase.unit.name)} would take about {mean}."]
+        how = "Measured without weights" if profile.without_weights else "Not measured"
+        told = f"{how}: {size}; on" if size else f"{how}; on"
+        return [f"{told} {where} {with_article(phase.unit.name)} would take about {mean}."]
     how = "median" if step.by_median else "mean"
     facts = [f"{format_duration(step.seconds)} {with_article(phase.unit.name)} ({how} of {step.count})"]
     if step.count == 1 and profile.ended:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 
 from costgpu.estimator.scope import WHOLE_JOB
+from costgpu.estimator.step import UNTIMED_HERE
 from costgpu.estimator.throughput import price_quantity, quantity_words, throughputs, time_of
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import (
@@ -70,7 +71,7 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
             where = Cell(f"{own_name(one)} (electricity)", long=own_name(one))
             price = Cell("electricity")
         elif offer is None:
-            where = Cell(THIS_MACHINE)
+            where = Cell(f"{THIS_MACHINE}{' (does not fit)' * bool(one.infeasible)}")
         else:
             own_image, own_price = registry.needs_own_image(offer), offer.own_price is not None
             measured = " (measured)" if one.provenance is Provenance.MEASURED else ""
@@ -296,4 +297,4 @@ def _step_source(prediction: Prediction) -> str:
         return "table of measured speed-ups"
     if prediction.candidate.is_gpu:
         return "model fitted on public measurements"
-    return "scaled from the measurement here"
+    return "modelled from its ops" if UNTIMED_HERE in prediction.notes else "scaled from the measurement here"

@@ -14,10 +14,12 @@ from typing import Any
 
 from costgpu.errors import CostGpuError
 from costgpu.models.attempts import summarize
+from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.instance import Instance
 from costgpu.models.job import Launcher, OutputsFrom, Recovery
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.run import Plan, RunState, RunView
+from costgpu.models.run import LaunchOption, Plan, RunState, RunView
+from costgpu.models.storage import StorageNeed
 from costgpu.providers import registry
 from costgpu.render.document import document, json_value, picked
 from costgpu.render.phrases import accelerator_name, counted, machines_name, price_mark, used_file, with_interval
@@ -49,6 +51,8 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
         rows.append(("packages", plan.packages))
     if spec.setup:
         rows.append(("set-up", spec.setup))
+    if plan.storage is not None:
+        rows.append(("disk", _disk(plan.storage, plan.options[0])))
     if spec.env_names:
         rows.append(("variables", f"{', '.join(spec.env_names)} (values are neither shown nor stored)"))
     rows += _machine_rows(plan, now)
@@ -98,6 +102,25 @@ def _files(plan: Plan) -> str:
         parts.append("what the script reads was not measured")
     elif not plan.inputs.complete:
         parts.append("what the script reads was seen in part")
+    return "; ".join(parts)
+
+
+def _disk(storage: StorageNeed, option: LaunchOption) -> str:
+    """Return how large the disk is, what it has room for, and how long the download takes."""
+    default, disk = BOOT_DISK_GIB[option.offer.accelerator is not None], option.disk_gib
+    needed = storage.disk_gib(default)
+    parts = [f"{disk} GiB"]
+    if storage.kept:
+        checkpoints = f"{counted(storage.kept, 'checkpoint')} of {format_size(storage.checkpoint_bytes)}"
+        parts[0] += f", with room for {checkpoints}" if disk >= needed else f", and {checkpoints} may not fit"
+    if disk < needed:
+        parts.append(f"--disk {needed} has room for it all")
+    elif storage.saves > storage.kept:
+        most = storage.disk_gib(default, storage.saves)
+        parts.append(f"if the job keeps all of its {storage.saves}, --disk {most} has room for them")
+    if storage.download_bytes:
+        took = format_duration(storage.download_seconds)
+        parts.append(f"{format_size(storage.download_bytes)} of weights are downloaded to it, in about {took}")
     return "; ".join(parts)
 
 

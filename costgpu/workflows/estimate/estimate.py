@@ -11,6 +11,7 @@ from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import COLAB_GPU, OwnershipTerms, find_gpu, fits_colab, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of, ending_prices
+from costgpu.estimator.gpu_fits import gpu_fits
 from costgpu.estimator.multi_gpu.layouts import NODE_COUNTS
 from costgpu.estimator.multi_gpu.words import needs_nodes, rows_by_gpus
 from costgpu.estimator.predict import predict
@@ -26,6 +27,7 @@ from costgpu.models.workload import GpuPath, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.units import parse_usd
+from costgpu.workflows.estimate.changed import changes_tried
 from costgpu.workflows.estimate.measure import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
@@ -109,6 +111,11 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     narrowed = request.gpus is not None or bool(request.infra)
     wider = predictions(None, (), spot=request.spot) if narrowed and rate is None else []
     spot_offers = [] if request.spot or rate is not None else predictions(request.gpus, request.infra, spot=True)
+    tried = (
+        []
+        if service is not None
+        else changes_tried(workload, found, request.python, verdict, offers, preferences, reporter)
+    )
     shown = (verdict.here, *verdict.table)
     return Estimate(
         verdict=verdict,
@@ -118,7 +125,9 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         # what saves money for 1,000 items need not save a machine
         advice=()
         if service is not None
-        else tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
+        else tuple(
+            advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider, tried=tried)
+        ),
         own=ownership(workload, *card, verdict) if card is not None else None,
         looked_up=tuple(
             dict.fromkeys(phase.kind for phase in found.profile.phases if phase.gpu is GpuPath.TABLE and phase.kind)
@@ -127,6 +136,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
         service=service,
         by_gpus=rows_by_gpus(offers, verdict.recommended),
+        fits=gpu_fits(workload, places, verdict.recommended),
     )
 
 

@@ -14,10 +14,12 @@ from pathlib import Path
 import platformdirs
 
 from costgpu.errors import NotPython, ProfileError, ScriptNotFound, UsageError
+from costgpu.estimator.modelled_steps import with_modelled_steps
 from costgpu.files import FileKind, read_bytes
 from costgpu.measure import Outcome, Request, find_interpreter, measure_script
 from costgpu.measure.check_source import SOURCE, check_source, module_file
 from costgpu.measure.interpreter import (
+    Interpreter,
     Surroundings,
     default_interpreter,
     find_surroundings,
@@ -31,6 +33,7 @@ from costgpu.models.workload import WorkloadProfile
 from costgpu.render.phrases import counted
 from costgpu.units import format_size, parse_count
 from costgpu.version import __version__
+from costgpu.workflows.estimate.like_model import finetune_of
 from costgpu.workflows.estimate.request import SYSTEM_FOLDERS, EstimateRequest, ScriptOptions, started
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.write_file import check_target
@@ -78,6 +81,7 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
         launch=launch,
         isolation=options.isolation_level,
         environment=environment,
+        weights=options.weights_policy,
     )
 
 
@@ -195,19 +199,26 @@ def check_script(request: Request, python: str | None) -> None:
         check_source(source, path)
 
 
+def interpreter_of(request: Request, python: str | None) -> Interpreter:
+    """Return the Python that runs the script; `python` is the one that was asked for besides."""
+    interpreter = find_interpreter(python or request.python, dict(os.environ))
+    if request.launch is None or request.environment is None:
+        return interpreter
+    origin = " and ".join(request.launch.prefixes.deciding) or interpreter.origin
+    return replace(interpreter, origin=origin, environment=request.environment)
+
+
 def run_measurement(request: Request, python: str | None, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
     """Measure a script. Ctrl-C ends it and everything that it started."""
-    interpreter = find_interpreter(python or request.python, dict(os.environ))
-    if request.launch is not None and request.environment is not None:
-        origin = " and ".join(request.launch.prefixes.deciding) or interpreter.origin
-        interpreter = replace(interpreter, origin=origin, environment=request.environment)
+    interpreter = interpreter_of(request, python)
     what = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
     try:
         with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:
-            return measure_script(request, interpreter, platformdirs.user_cache_path("costgpu"), tick)
+            profile, outcome = measure_script(request, interpreter, platformdirs.user_cache_path("costgpu"), tick)
     except KeyboardInterrupt:
         reporter.note("Stopped. The script and everything that it started have been ended.")
         raise
+    return (with_modelled_steps(profile) if profile.without_weights else profile), outcome
 
 
 def note_files(outcome: Outcome, reporter: Reporter) -> None:
@@ -232,6 +243,7 @@ class ProfileSource:
     profile: WorkloadProfile
     log: str | None  # file with the program's output; None if nothing was run
     epochs: float | None  # epochs still to be applied; None where the profile has them already
+    script: Request | None = None  # the script that was measured; None for anything else
 
 
 def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) -> ProfileSource:
@@ -243,6 +255,10 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
     """
     if not request.is_measured:
         return _nominal(request, now)
+    if request.like_model is not None:
+        finetune = finetune_of(request)
+        found = find_profile(finetune.request(request), now, reporter)
+        return replace(found, profile=finetune.named(found.profile))
     if request.module is None and request.command[0].endswith(".json"):
         if len(request.command) > 1:
             words = " ".join(request.command[1:])
@@ -250,15 +266,17 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
         return ProfileSource(load_profile(Path(request.command[0])), None, request.epochs)
     if request.save:
         _check_save(Path(request.save))
+    script = None
     if request.is_program:
         profile, outcome = _measure_program(request, reporter)
     else:
-        profile, outcome = run_measurement(script_request(request, reporter, request.steps), request.python, reporter)
+        script = script_request(request, reporter, request.steps)
+        profile, outcome = run_measurement(script, request.python, reporter)
     note_files(outcome, reporter)
     if request.save:
         save_profile(profile, Path(request.save))
         reporter.note(f"Profile written to {request.save}")
-    return ProfileSource(profile, str(outcome.log), request.epochs)
+    return ProfileSource(profile, str(outcome.log), request.epochs, script)
 
 
 def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:

@@ -23,6 +23,7 @@ from costgpu.workflows.options import PlaceOptions, Real, Switch, Text, WholeNum
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
 TABLE_ROWS = 8
+SEQUENCE, BATCH = 2048, 4  # of a fine-tune whose script is not there: the most usual ones
 MOST_NODES = NODE_COUNTS[-1]
 SHELL_SUFFIX = ".sh"
 SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")  # which every machine has, with much the same in them
@@ -39,6 +40,10 @@ class ScriptOptions(PlaceOptions):
     workdir: Text = Text("Folder to run in; default: the script's own.")
     measure_for: Word = Word("Time to measure after the first step.", default=MEASURE_FOR)
     isolation: Text = Text("How its writes are kept off your files: copy-on-write, write-protected, copy.")
+    weights: Text = Text(
+        "Measure with its weights (real) or without (none); default: without where they do not fit.",
+        metavar="real|none",
+    )
     start_limit: Word = Word("Longest wait for the first step.", default=START_LIMIT)
 
     @cached_property
@@ -61,6 +66,13 @@ class ScriptOptions(PlaceOptions):
             raise UsageError(f"There is no isolation {self.isolation!r}.", hint=f"Choose {', '.join(Isolation)}.")
         return Isolation(self.isolation) if self.isolation is not None else None
 
+    @property
+    def weights_policy(self) -> str:
+        """Return ``real``, ``none``, or ``tried`` for what turns out to fit."""
+        if self.weights not in (None, "real", "none"):
+            raise UsageError(f"There is no --weights {self.weights}.", hint="Choose real or none.")
+        return self.weights or "tried"
+
     @cached_property
     def measure_seconds(self) -> float:
         """Seconds of `measure_for`."""
@@ -82,7 +94,14 @@ class EstimateRequest(ScriptOptions):
     total_steps: Real = Real("Number of optimizer steps to predict.")
     like: Text = Text("Kind of work, e.g. resnet50, instead of a measurement.")
     params: Text = Text("Parameters of a language model, e.g. 7B, instead of a measurement.")
-    tokens: Text = Text("Training tokens, e.g. 1B (with --params).")
+    tokens: Text = Text("Training tokens, e.g. 1B (with --params or --like-model).")
+    like_model: Text = Text(
+        "Model of the Hugging Face Hub, or its folder, whose fine-tune is measured.", metavar="ORG/NAME"
+    )
+    method: Text = Text("How it is fine-tuned: lora (the default), qlora or full.")
+    sequence: WholeNumber = WholeNumber("Tokens of one of its texts.", default=SEQUENCE, low=1, high=LARGEST_WHOLE)
+    batch: WholeNumber = WholeNumber("Texts of one of its steps.", default=BATCH, low=1, high=LARGEST_WHOLE)
+    trust: Switch = Switch("Run code that comes with it.", "--trust", default=False)
     step_pattern: Text = Text("Pattern of a program's progress lines: 'tick (?P<step>[0-9]+)'.")
     save: Text = Text("JSON file to write the measured profile to.")
     objective: Word = Word("Objective: cheapest, fastest or balanced.", default=Objective.CHEAPEST.value)
@@ -113,7 +132,7 @@ class EstimateRequest(ScriptOptions):
     @property
     def is_measured(self) -> bool:
         """Return whether there is something to measure, and not only a kind of work or the size of a language model."""
-        return self.params is None and (self.like is None or bool(self.command))
+        return self.params is None and (self.like is None or bool(self.command) or self.like_model is not None)
 
     @property
     def is_program(self) -> bool:
@@ -191,7 +210,8 @@ def check(request: EstimateRequest) -> None:
     _check_numbers(request)
     _check_rate(request)
     _ = request.isolation_level  # also where nothing is measured
-    if (request.params is None) != (request.tokens is None):
+    _check_like_model(request)
+    if (request.params is None and request.like_model is None) != (request.tokens is None):
         raise UsageError("--params and --tokens go together.", hint="--params 7B --tokens 1B")
     if request.params is not None and request.like is not None:
         raise UsageError("--like and --params exclude each other.", hint="Give one of them.")
@@ -209,8 +229,34 @@ def check(request: EstimateRequest) -> None:
     _check_like(request)
     if request.save and not request.is_measured:
         raise UsageError("--save keeps what was measured, and here nothing is.")
-    if request.is_measured and not request.command and request.module is None:
+    if request.is_measured and not request.command and request.module is None and request.like_model is None:
         raise UsageError("Which script?", hint="costgpu estimate train.py, or costgpu estimate -m package")
+
+
+def _check_like_model(request: EstimateRequest) -> None:
+    if request.like_model is None:
+        given = {
+            "--method": request.method is not None,
+            "--sequence": request.sequence != SEQUENCE,
+            "--batch": request.batch != BATCH,
+            "--trust": request.trust,
+        }
+        if names := [name for name, is_given in given.items() if is_given]:
+            raise UsageError(f"{names[0]} is for --like-model.", hint="A script has options of its own.")
+        return
+    others = {
+        "a script": bool(request.command),
+        "-m": request.module,
+        "--params": request.params,
+        "--like": request.like,
+    }
+    if names := [name for name, is_given in others.items() if is_given]:
+        raise UsageError(
+            f"--like-model and {names[0]} exclude each other.",
+            hint="Without a script, the fine-tune of the model is measured; a script is measured itself.",
+        )
+    if request.weights == "real":
+        raise UsageError("--like-model is measured without weights.", hint="Leave out --weights real.")
 
 
 def _check_numbers(request: EstimateRequest) -> None:

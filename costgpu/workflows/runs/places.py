@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import AuthError, PriceNotFound, UsageError
-from costgpu.estimator.predict import predict
-from costgpu.estimator.prepared import prepare
+from costgpu.estimator.predict import lacks_memory, predict
+from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
 from costgpu.job.plan import SIZE_GROWTH, LaunchPlace
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
+from costgpu.models.storage import NO_STORAGE, StorageNeed
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.query import matches
 from costgpu.pricing.speedups import speedups
 from costgpu.providers import registry
-from costgpu.units import parse_accelerator, parse_usd
+from costgpu.render.phrases import accelerator_name
+from costgpu.units import format_usd, parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.speed_history import SpeedHistory
 from costgpu.workflows.offers import OfferRequest, candidates, on_nodes
@@ -37,6 +39,7 @@ class Places:
     notes: list[str]
     fallback: list[LaunchPlace] = field(default_factory=list)  # on demand, where no spot machine is free
     larger: list[LaunchPlace] = field(default_factory=list)  # for a job that runs out of memory
+    storage: StorageNeed = NO_STORAGE  # what the job puts on the disk of a rented machine
 
 
 def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
@@ -141,6 +144,9 @@ def find_places(
     here_place = LaunchPlace(offer=own_offer(price, today), prediction=known)
     notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
     if request.here:
+        if workload is not None and here is not None and here.infeasible:
+            fits = _what_fits(replace(request, infra=()), workload, context.reporter, gpu=False)
+            raise UsageError(f"The job cannot run on this computer: {here.infeasible}.", hint=fits)
         return Places(ranked=[here_place], verdict="", notes=notes)
     wanted = wanted_offers(request, context.reporter)
     usable, without = _with_credentials(providers_of(wanted))
@@ -151,7 +157,8 @@ def find_places(
 
     def by_price() -> Places:
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
-        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+        storage = workload.storage if workload is not None else NO_STORAGE
+        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes, storage=storage)
 
     if workload is None or scope is None or here is None:
         if not (chosen or request.cpus or request.memory):
@@ -166,11 +173,15 @@ def find_places(
     predicted = [predict(workload, c, history.speed(c.offer, c.nodes)) for c in places]
     predictions = [p for p in predicted if not p.infeasible]
     if not predictions and several and chosen:
+        small = [p.offer for p in predicted if lacks_memory(workload, p.candidate)]
+        wanted = [c for c in wanted if c.offer not in small]
+    if not predictions and several and chosen and wanted:
         why = next((p.infeasible for p in predicted), "machines without GPUs are not predicted together")
         notes.append(f"No estimate for {request.machines} machines: {why}.")
         return by_price()
     if not predictions:
-        raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
+        on_gpu = any(p.candidate.is_gpu for p in predicted)
+        raise UsageError(_no_place(predicted), hint=_what_fits(request, workload, context.reporter, gpu=on_gpu))
     best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))
     sentence = ""
     if not chosen:
@@ -182,7 +193,45 @@ def find_places(
             best_first.remove(verdict.recommended)
             best_first.insert(0, verdict.recommended)
     ranked_places = [_place(p.candidate, p if whole else None) for p in best_first]
-    return Places(ranked=ranked_places, verdict=sentence, notes=notes)
+    return Places(ranked=ranked_places, verdict=sentence, notes=notes, storage=workload.storage)
+
+
+def _no_place(predicted: Sequence[Prediction]) -> str:
+    """Return why a job can run on none of the machines asked for: what the one with the most memory lacks."""
+
+    def memory_gib(prediction: Prediction) -> float:
+        offer = prediction.offer
+        chips = offer.accelerator if offer is not None else None
+        return chips.count * chips.memory_gib if chips is not None else offer.memory_gib if offer is not None else 0.0
+
+    named = {p.offer.instance_type: p for p in sorted(predicted, key=memory_gib) if p.offer is not None}
+    if not named:
+        return "The job can run on none of the machines asked for."
+    name, largest = list(named.items())[-1]
+    if len(named) == 1:
+        return f"The job cannot run on {name}: {largest.infeasible}."
+    most = f"The one with the most memory is {name}: {largest.infeasible}."
+    return f"The job can run on none of the machines asked for. {most}"
+
+
+def _what_fits(request: RunRequest, workload: Workload, reporter: Reporter, *, gpu: bool) -> str:
+    """Name the cheapest machine on which the job can run, of any size; with a GPU, or whatever it has."""
+    anywhere = replace(request, instance_type=(), gpus=None, cpus=None, memory=None)
+    found = wanted_offers(anywhere, reporter)
+    places = on_nodes(found, [request.machines]) if request.machines > 1 else found
+    fitting = [
+        p for p in (predict(workload, place) for place in places) if not p.infeasible and p.candidate.is_gpu >= gpu
+    ]
+    if not fitting:
+        return "costgpu estimate says why."
+    best = min(fitting, key=lambda p: p.cost_usd.value)
+    offer = best.candidate.offer
+    assert offer is not None  # noqa: S101 - only offers were asked for
+    what = accelerator_name(offer.accelerator) if offer.accelerator is not None else f"{offer.memory_gib:g} GiB"
+    price = f"{format_usd(offer.price_usd_per_hour)} an hour"
+    return (
+        f"{offer.provider} {offer.instance_type} ({what}, {price}) would do; costgpu estimate compares all that would."
+    )
 
 
 def with_more_memory(request: RunRequest, first: Offer) -> RunRequest:

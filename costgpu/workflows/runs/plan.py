@@ -156,6 +156,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
+    if not local:
+        limits = replace(limits, storage=places.storage)
     owner = context.settings.owner or current_owner()
     if request.fit:
         limits = fit_to_budgets(context.ledger, spec, limits, [*places.ranked, *places.fallback], owner, now)
@@ -359,4 +361,5 @@ def make_plan(
         notes=tuple(notes),
         others=tuple(who[1:]),
         packages=packages.text if packages is not None else "",
+        storage=limits.storage if limits.storage.is_large else None,
     )

@@ -75,7 +75,10 @@ class RunRequest(ScriptOptions, SizeOptions):
     profile: Text = Text("Saved profile to use instead of measuring.")
     estimate: Switch = Switch("Measure the script here first, or not.", default=True)
     disk_gib: WholeOrNone = WholeOrNone(
-        "Root disk in GiB; default: 50, with a GPU 100.", "--disk", low=DISK_GIB.low, high=DISK_GIB.high
+        "Root disk in GiB; default: 50, with a GPU 100, and more for weights and checkpoints.",
+        "--disk",
+        low=DISK_GIB.low,
+        high=DISK_GIB.high,
     )
     bucket: Text = Text("Bucket for outputs and logs: s3://name/prefix.")
     subnet: Text = Text("AWS subnet; default: the default one.")

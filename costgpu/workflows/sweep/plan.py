@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from costgpu.job.launch import job_name
 from costgpu.job.plan import LaunchPlace
 from costgpu.measure import find_interpreter
 from costgpu.models.job import JobSpec, Launcher
+from costgpu.models.prediction import Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.providers import registry
 from costgpu.sweep.bundle import Sweep, tuner_argv, tuner_spec
@@ -94,12 +96,13 @@ def _resources(place: LaunchPlace, nodes: int) -> Resources:
         memory = psutil.virtual_memory().total / 2**30
         return Resources(nodes=nodes, gpus=gpu_count(), memory_gib=memory)
     gpus = int(offer.accelerator.count) if offer.accelerator is not None else 0
+    gib = offer.accelerator.memory_gib if offer.accelerator is not None else 0.0
     return Resources(
         nodes=nodes,
         computers=nodes,
         gpus=gpus,
         memory_gib=offer.memory_gib,
-        gpu_memory_gib=offer.accelerator.memory_gib if offer.accelerator is not None else 0.0,
+        gpu_memory_gib=place.prediction.candidate.room_gib if place.prediction is not None else gib,
     )
 
 
@@ -113,9 +116,7 @@ def _timed(
     epochs = scope.epochs[-1] if scope.whole else 0.0
     reports = float(sweep.asha.most) if sweep.asha is not None and sweep.asha.most else epochs if epochs > 1 else None
     times = [
-        None
-        if place.prediction is None
-        else sweep_time(place.prediction.run_seconds, sweep.space.trials, shares, sweep.asha, reports)
+        None if place.prediction is None else _time_of(place.prediction, sweep, shares, reports)
         for place in places.ranked
     ]
     ranked = [
@@ -124,4 +125,11 @@ def _timed(
         else replace(place, prediction=of_the_sweep(place.prediction, time, nodes))
         for place, time in zip(places.ranked, times, strict=True)
     ]
-    return times[0], replace(places, ranked=ranked)
+    storage = places.storage.times(math.ceil(sweep.space.trials / nodes))
+    return times[0], replace(places, ranked=ranked, storage=storage)
+
+
+def _time_of(trial: Prediction, sweep: Sweep, shares: Shares, reports: float | None) -> SweepTime:
+    once = trial.parts.get("download", 0.0)
+    alone = trial.run_seconds.times(1 - once / trial.run_seconds.value) if once else trial.run_seconds
+    return sweep_time(alone, sweep.space.trials, shares, sweep.asha, reports, once)

@@ -10,6 +10,8 @@ from costgpu.models.prediction import Candidate
 from costgpu.models.workload import (
     Framework,
     Machine,
+    MeasuredMemory,
+    MemoryPeak,
     OptimizerFacts,
     Phase,
     StepTimes,
@@ -163,6 +165,25 @@ def phase(**changes: Any) -> Phase:
     """Ten traced steps of a second each."""
     known = Phase(label="train.py:9", total=total(10), steps_observed=10, step=step_times(), trace_steps=1)
     return replace(known, **changes)
+
+
+def lora_memory() -> MeasuredMemory:
+    """What LoRA on an 8B in bf16 holds, sequence after sequence: 19.1 GiB reserved, 15.4 of them always."""
+    loaded = {"weights": 15 * GIB, "states": GIB // 4, "gradients": 0}
+    return MeasuredMemory(
+        peaks=[
+            MemoryPeak(phase="load", bytes=15 * GIB, kinds={"weights": 15 * GIB}),
+            MemoryPeak(phase="forward", bytes=17 * GIB, kinds={**loaded, "activations": 7 * GIB // 4}),
+            MemoryPeak(
+                phase="backward",
+                bytes=18 * GIB,
+                kinds={**loaded, "gradients": GIB // 8, "activations": 7 * GIB // 4, "logits": 7 * GIB // 8},
+            ),
+            MemoryPeak(phase="optimizer", bytes=31 * GIB // 2, kinds={**loaded, "gradients": GIB // 4}),
+        ],
+        reserved_bytes=int(19.1 * GIB),
+        steady_bytes=int(15.4 * GIB),
+    )
 
 
 def profile(*phases: Phase, **changes: Any) -> WorkloadProfile:

@@ -454,6 +454,40 @@ def test_the_optimizer_is_counted_elsewhere() -> None:
     assert cost(ours, theirs, optimizer_ops=True).bytes_moved == 160
 
 
+def test_products_with_packed_weights() -> None:
+    """Two weights in a byte; for many rows they are unpacked, written and read again."""
+    packed, scales = tensor(128 * 256 // 2, 1, dtype="uint8"), tensor(512)
+
+    def product(rows: int) -> Work:
+        half = [tensor(1, rows, wide, dtype="bfloat16") for wide in (256, 128)]
+        found = replace(op("gemm_4bit", [half[0], packed, scales], [half[1]]), op="bitsandbytes::gemm_4bit")
+        return cost(found)
+
+    few, many = product(8), product(100)
+    assert few.flops == {("matmul", "bfloat16"): 2.0 * 8 * 256 * 128}
+    assert few.bytes_moved == 8 * 256 * 2 + 8 * 128 * 2 + 16384 + 2048
+    assert many.bytes_moved == 100 * 256 * 2 + 100 * 128 * 2 + 16384 + 2048 + 2 * 2 * 256 * 128
+    assert (few.kernels, many.kernels, many.unruled_bytes) == (1, 2, 0)
+    eight = replace(
+        op("mm", [tensor(8, 256, dtype="int8"), tensor(128, 256, dtype="int8")], [tensor(8, 128, dtype="int32")]),
+        op="bitsandbytes::int8_linear_matmul",
+    )
+    assert cost(eight).flops == {("matmul", "float16"): 2.0 * 8 * 256 * 128}
+
+
+def test_bytes_are_kept_by_the_size_of_an_op() -> None:
+    """In half powers of two of what one call moves, weights apart; for more samples of as many calls the sizes grow."""
+    small = op("relu", [tensor(1024)], [tensor(1024)], count=3)
+    large = op("mm", [tensor(4, 512), tensor(512, 8)], [tensor(4, 8)])
+    work = cost(small, large)
+    assert work.sized == {(13.0, "float32"): 3 * 8192 + 8192 + 128}
+    assert sum(work.sized.values()) == work.bytes_moved - work.weight_bytes
+    assert sum(work.autocast_sized.values()) == pytest.approx(0.8 * sum(work.sized.values()))
+    assert list(cost(replace(small, attributes={"half": [0], "half_out": True})).autocast_sized) == [12.0]
+    assert work.scaled(size=4).sized == {(15.0, "float32"): 4 * sum(work.sized.values())}
+    assert work.scaled(size=4, launches=4).sized.keys() == work.sized.keys()
+
+
 def test_validation_is_no_part_of_a_step() -> None:
     row = op("mm", [tensor(4, 4), tensor(4, 4)], [tensor(4, 4)], phase="validation")
     assert cost(row, optimizer_ops=True) == Work()

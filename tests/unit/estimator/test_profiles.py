@@ -166,7 +166,7 @@ def test_every_reference_can_be_predicted_and_saved(name: str) -> None:
     there = predicted(profile, "A100")
     assert not there.infeasible
     assert 0 < there.step_seconds < predicted(profile, None).step_seconds * 2
-    assert not predicted(profile, "T4").infeasible  # the batch fits 16 GB
+    assert not predicted(profile, "V100").infeasible  # the batch fits 16 GB, of which programs get 14.6 on a T4
 
 
 def test_epochs_of_what_has_none() -> None:

@@ -156,7 +156,8 @@ def test_what_does_not_fit_says_how_it_would() -> None:
     units: dict[str, Any] = {"size": 2 * 10**9, "largest_unit_parameters": 10**8}
     data_parallel = predicted(script(of=large, **units), place(8))
     assert (
-        "on each of 8 GPUs under DDP, each has 40 GiB; it would fit under FSDP on 2 of them" in data_parallel.infeasible
+        "on each of 8 GPUs under DDP, each has 39.2 GiB: fits with 44 %, and 90 % are asked for; it would fit under FSDP"
+        " on 2 of them" in data_parallel.infeasible
     )
     sharded = predicted(script(Scheme.FSDP, of=large, gathered_bytes=2.0, reduced_bytes=2.0, **units), place(8))
     assert not sharded.infeasible
@@ -185,7 +186,7 @@ class TestALanguageModelOfAKnownSize:
         assert large.scaling is not None
         assert (small.scaling.scheme, large.scaling.scheme) == (Scheme.DDP, Scheme.FSDP)
         assert large.scaling.memory_gib is not None
-        assert large.scaling.memory_gib * 1.25 <= 80
+        assert large.scaling.memory_gib * 1.25 <= 0.98 * 80
         assert large.scaling.mfu is not None
         assert 0.2 < large.scaling.mfu < 0.6
         assert any("taken to train under FSDP" in note for note in large.notes)
@@ -197,7 +198,7 @@ class TestALanguageModelOfAKnownSize:
         assert tight.run_seconds.value > roomy.run_seconds.value
 
     def test_more_machines_make_room(self) -> None:
-        assert "under FSDP, each has 40 GiB; it would fit on 64 of them" in self.model(7e10, place(8)).infeasible
+        assert "under FSDP, each has 39.2 GiB; it would fit on 64 of them" in self.model(7e10, place(8)).infeasible
         assert not self.model(7e10, place(8, 8)).infeasible
 
     def test_published_throughput(self) -> None:

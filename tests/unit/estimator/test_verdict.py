@@ -366,6 +366,17 @@ def test_here_is_the_answer_where_nothing_is_faster(hours: float, scope: Scope) 
     assert (found.choice, found.recommended) == (Choice.HERE, found.here)
 
 
+def test_minutes_on_a_machine_that_it_does_not_fit_are_no_answer() -> None:
+    small = replace(here(60.0), infeasible="needs 22.2 GiB of memory, has 8.0 GiB")
+    found = verdict([cpu(HOUR), gpu(120.0, 0.2)], small)
+    assert found.choice is Choice.GPU
+    assert "This machine will not do: it needs 22.2 GiB of memory, has 8.0 GiB." in found.notes
+    nowhere = verdict([], small)
+    assert nowhere.choice is Choice.NOWHERE
+    assert nowhere.sentence.endswith("This machine needs 22.2 GiB of memory, has 8.0 GiB.")
+    assert not verdict([cpu(HOUR), gpu(60.0, 0.2)], small, scope=EPOCH).sentence.count("here")
+
+
 def test_minutes_of_one_epoch_say_nothing_of_the_whole() -> None:
     assert verdict([cpu(HOUR), gpu(60.0, 0.2)], here(500.0), scope=EPOCH).choice is Choice.GPU
 
@@ -537,6 +548,17 @@ def test_sentence_here_compares_with_the_best_offer_and_names_a_much_faster_one(
         " The best offer to rent (aws c7a.2xlarge, us-east-1, on-demand) would take 2.6 h and cost $0.16 [0.12-0.21],"
         " boot included; the fastest (aws c7a.2xlarge, us-east-1, on-demand) 21 min and $3.14 [2.53-3.93]."
     )
+
+
+@pytest.mark.parametrize("run", [60.0, 500 * HOUR])
+def test_a_machine_that_cannot_hold_it_is_never_the_answer(run: float) -> None:
+    small = replace(here(run), infeasible="needs 140.0 GiB of memory, has 16 GiB")
+    found = verdict([gpu(10 * HOUR)], small)
+    assert found.choice is Choice.GPU
+    assert "This machine will not do: it needs 140.0 GiB of memory, has 16 GiB." in found.notes
+    nowhere = verdict([], small)
+    assert nowhere.choice is Choice.NOWHERE
+    assert nowhere.sentence.endswith("This machine needs 140.0 GiB of memory, has 16 GiB.")
 
 
 def test_sentence_nowhere() -> None:

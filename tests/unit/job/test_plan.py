@@ -21,6 +21,7 @@ from costgpu.job.plan import (
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
+from costgpu.models.storage import StorageNeed
 from costgpu.providers.local import own_offer
 
 GPU = Offer(
@@ -169,3 +170,16 @@ def test_larger_machines_have_more_memory_of_each_kind_and_as_many_gpus() -> Non
         (3, "b200"),
     ]
     assert all(each.lease.worst_cost_usd <= 5 for each in found)
+
+
+def test_the_default_disk_grows_with_what_a_job_stores_and_is_paid() -> None:
+    need = StorageNeed(download_bytes=16 * 10**9, checkpoint_bytes=10**10, saves=2, kept=2)
+    (small,) = options_for([LaunchPlace(offer=GPU)], Limits(max_cost_usd=Decimal(5)))
+    (large,) = options_for([LaunchPlace(offer=GPU)], Limits(max_cost_usd=Decimal(5), storage=need))
+    (given,) = options_for([LaunchPlace(offer=GPU)], Limits(max_cost_usd=Decimal(5), storage=need, disk_gib=60))
+    assert (small.disk_gib, large.disk_gib, given.disk_gib) == (100, 130, 60), (
+        "39.6 GB, 10 of which the default has left"
+    )
+    assert large.extras_usd_per_hour == extras_usd_per_hour(GPU, 130)
+    assert large.lease.usd_per_hour - small.lease.usd_per_hour == large.extras_usd_per_hour - small.extras_usd_per_hour
+    assert large.lease.lifetime_seconds < small.lease.lifetime_seconds, "the cap holds the disk, too"

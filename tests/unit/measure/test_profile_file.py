@@ -17,6 +17,9 @@ from costgpu.models.workload import (
     DataLoading,
     Extra,
     ExtraKind,
+    MeasuredMemory,
+    MemoryKind,
+    MemoryPeak,
     Phase,
     Rhythm,
     StepTimes,
@@ -65,6 +68,31 @@ def test_a_profile_of_the_first_release_still_reads(saved: Path) -> None:
         saved.write_text(json.dumps({**document, "version": 1, "phases": damaged}))
         with pytest.raises(ProfileError, match="damaged"):
             load_profile(saved)
+
+
+def test_measured_memory_reads_back(tmp_path: Path) -> None:
+    kinds = {kind.value: 3 * 2**30 for kind in MemoryKind}
+    measured = MeasuredMemory(
+        peaks=[
+            MemoryPeak(phase="forward", bytes=7, kinds={}),
+            MemoryPeak(phase="backward", bytes=21 * 2**30, kinds=kinds),
+        ],
+        reserved_bytes=23 * 2**30,
+        steady_bytes=9 * 2**30,
+    )
+    written = replace(profile(), memory=measured, without_weights=True, weights_bytes=16 * 10**9)
+    save_profile(written, tmp_path / "profile.json")
+    assert load_profile(tmp_path / "profile.json") == written
+    assert measured.peak_bytes == 21 * 2**30
+    assert replace(measured, peaks=[]).peak_bytes == 0
+
+
+def test_a_profile_from_before_memory_was_measured_still_reads(saved: Path) -> None:
+    document = json.loads(saved.read_text())
+    for key in ("memory", "without_weights", "weights_bytes"):
+        del document[key]
+    saved.write_text(json.dumps(document))
+    assert load_profile(saved) == profile()
 
 
 LEAST, MOST = 1e-30, 1e18

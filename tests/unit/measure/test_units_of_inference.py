@@ -28,7 +28,7 @@ class Script:
         for name, value in (clocks | still | threads).items():
             monkeypatch.setattr("costgpu.measure.probe." + name, value)
         files = SimpleNamespace(real_open=io.open, scratch=str(folder))
-        self.seen = seen = make_recorder({"measure_for": 1000.0}, files, None)
+        self.seen = seen = make_recorder({"measure_for": 1000.0, "weights": "real"}, files, None)
         seen.loop_stack = SimpleNamespace(snapshot=lambda frame: [], frames=lambda frame: [])
         no_trainings = SimpleNamespace(look_from=lambda *known, libraries: None)
         seen.upcoming_work = SimpleNamespace(read=lambda *known, training: ([], [], []), trainings=no_trainings)

@@ -4,11 +4,12 @@ import csv
 from collections import defaultdict
 from datetime import UTC, datetime
 from functools import cache
+from statistics import median
 
 import pytest
 
 from costgpu.errors import ConfigError
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import USABLE_SHARE, Offer, PurchaseOption
 from costgpu.pricing import hardware, snapshot
 
 OWN_PRICE_LIST_ENTRY = {
@@ -198,6 +199,13 @@ SPELLINGS = {
 )
 def test_spellings_of_an_accelerator(spelling: str, name: str) -> None:
     assert hardware.accelerator(spelling).name == name
+
+
+def test_programs_get_less_than_a_board_has() -> None:
+    known = [spec for spec in hardware.accelerators().values() if spec.usable_gib is not None]
+    assert {"T4", "L4", "A10G", "L40S", "A100", "A100-80GB", "H100", "H200", "B200"} <= {spec.name for spec in known}
+    assert all(0.9 * spec.memory_gib < spec.room_gib < spec.memory_gib for spec in hardware.accelerators().values())
+    assert median(spec.room_gib / spec.memory_gib for spec in known) == pytest.approx(USABLE_SHARE, abs=0.001)
 
 
 def test_no_two_accelerators_share_a_spelling() -> None:

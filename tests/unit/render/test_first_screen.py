@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costgpu.estimator.unit_notes import WITHOUT_WEIGHTS
 from costgpu.estimator.verdict import Preferences
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Doubt, Objective
 from costgpu.models.workload import TotalKind
 from costgpu.render.estimate.first_screen import ROWS, estimate_text
+from costgpu.render.estimate.memory import memory_line
 from costgpu.render.html.page import report_html
 from costgpu.render.report import ReportSection
 from costgpu.render.safe_text import escaped
@@ -23,7 +25,7 @@ from tests.unit.estimator import inferring
 from tests.unit.estimator.advisable import gpu, host, phase, product, profile
 from tests.unit.render import screens
 from tests.unit.render.html_page import harmless
-from tests.unit.render.screens import PLACES, answer, page, shown, total, training
+from tests.unit.render.screens import HOSTS, PLACES, answer, page, shown, total, training, without_weights
 
 TYPES = tuple(f"asked-{n}.{'x' * 3 * n}large" for n in range(9))
 NAMED = tuple(gpu("T4", 0.5 + n, type_=name) for n, name in enumerate(TYPES))
@@ -43,6 +45,8 @@ MORE: dict[str, Callable[[], Estimate]] = {
     "dear": lambda: answer(inferring.profile(inferring.scoring(1)), (gpu("T4", 99_999.0), host(50_000.0))),
     "endless": lambda: answer(inferring.profile(inferring.chat(4, None))),
     "at most": lambda: answer(training(512, 5, total=total(TotalKind.UPPER_BOUND, 1e6, 1e3))),
+    "no GPU is large enough": lambda: answer(without_weights(), (*HOSTS, gpu("T4", 0.5))),
+    "no machine at all": lambda: answer(without_weights(), ()),
     "balanced": lambda: answer(training(512, 5), PLACES, Preferences(objective=Objective.BALANCED, rows=200)),
 }  # fmt: skip
 SERVED = {
@@ -142,6 +146,28 @@ def test_a_long_name_leaves_the_table_of_energies_in_80_columns() -> None:
 def test_a_busy_machine_is_said_once() -> None:
     assert "69%" in found("too_close").verdict.sentence
     assert told(found("too_close")).replace(" %", "%").count("69%") == 1
+
+
+def test_the_memory_of_a_gpu_and_which_fits() -> None:
+    """The recommended one, else the smallest; of several, with their number; none, if none does."""
+
+    def line(of: Estimate) -> str:
+        return memory_line(of).replace("\N{NO-BREAK SPACE}", " ")
+
+    one = found("without_weights")
+    assert line(one) == ("Memory: 20.1 GiB on a GPU (measured without weights): fits L40S (>99 %), not A10G (86 %).")
+    measured = replace(one, profile=replace(one.profile, without_weights=False))
+    assert "(measured): fits" in line(measured)
+    elsewhere = replace(one, verdict=replace(one.verdict, recommended=one.verdict.best_cpu))
+    assert "fits A100 (>99 %)" in line(elsewhere)
+    (tight, *_) = several = [replace(fit, gpus=8) for fit in one.fits if not fit.enough]
+    assert line(replace(one, fits=tuple(several))).endswith(
+        "on each of 8 GPUs (measured without weights): fits none that was looked at, not 8x A10G (86 %)."
+    )
+    assert line(replace(one, fits=(tight,))).endswith(", not 8x T4.")
+    assert line(replace(one, fits=())) == ""
+    assert one.verdict.notes.count(WITHOUT_WEIGHTS) == 1
+    assert any(note.startswith("This machine will not do: it needs 22.2 GiB") for note in one.verdict.notes)
 
 
 def test_a_long_piece_of_advice_keeps_its_saving() -> None:

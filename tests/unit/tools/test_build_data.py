@@ -15,7 +15,7 @@ from tools import build_data, hardware_tables, offers_table
 
 SMALL_FACTS = Path(__file__).parent / "facts"
 SNAPSHOT = f"offers-{offers_table.COLLECTED}.csv"
-GPU_ROW = "Titan X9,TITAN-X9-48GB,NVIDIA,2026,Ada,48,1000,50,,100,200,200,,128,8.9,350,PCIe,made up\n"
+GPU_ROW = "Titan X9,TITAN-X9-48GB,NVIDIA,2026,Ada,48,1000,50,,100,200,200,,128,8.9,350,96,PCIe,made up,,\n"
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_price_at_which_nothing_is_sold_makes_no_offer(facts: Path) -> None:
     for table, row in (
         ("gcp_prices.csv", line),
         ("cpu_families.csv", "gcp,a3,Xeon,,Sapphire Rapids,2023,2.0,3.0,2,no,avx512,yes,64,,,,,,documentation\n"),
-        ("gpu_specs.csv", "H100,H100,NVIDIA,2022,Hopper,80,3350,67,,494,989,989,,132,9.0,700,SXM5,\n"),
+        ("gpu_specs.csv", "H100,H100,NVIDIA,2022,Hopper,80,3350,67,,494,989,989,,132,9.0,700,50,SXM5,,,\n"),
     ):
         with (facts / table).open("a", encoding="utf-8") as stream:
             stream.write(row)
@@ -80,8 +80,11 @@ def test_a_price_at_which_nothing_is_sold_makes_no_offer(facts: Path) -> None:
 def test_accelerators(facts: Path) -> None:
     rows = lines(build(facts) / "accelerators.csv")
     source = "vendors' published peak figures,2026-09-17"
-    assert f"A100,A100-SXM4-40GB,NVIDIA,Ampere,2020,40,1555,19.5,,156,312,312,108,8.0,400,{source}" in rows
-    assert f"MI100,MI100,AMD,CDNA1,2020,32,1229,23.1,46.1,,185,92.3,120,,300,{source}" in rows
+    assert (
+        f"A100,A100-SXM4-40GB,NVIDIA,Ampere,2020,40,1555,19.5,,156,312,312,108,8.0,400,40,39.5,{source},https://github.com/TianheWu/CoSeR/issues/10"
+        in rows
+    )
+    assert f"MI100,MI100,AMD,CDNA1,2020,32,1229,23.1,46.1,,185,92.3,120,,300,,,{source}," in rows
 
 
 def test_cpus_and_measurements_are_kept_apart(facts: Path) -> None:
@@ -170,6 +173,8 @@ def test_the_command_line(
         ("gpu_specs.csv", "MI100,MI100", "L4,MI100", "'L4' is listed twice"),
         ("gpu_specs.csv", "MI100,MI100", "MI100,L4", "column board: 'L4' is listed twice"),
         ("gpu_specs.csv", ",40,1555,19.5", ",40,1555,?", "column fp32_tflops: '?' is not a number"),
+        ("gpu_specs.csv", ",39.5,https", ",40.5,https", "column usable_gib: 40.5 is not above 0 to 40"),
+        ("gpu_specs.csv", ",39.5,https", ",,https", "column usable_from: a figure needs its source"),
         ("cpu_families.csv", ",avx512+amx,yes,", ",avx512+amx,perhaps,", "column bf16_in_hardware: 'perhaps'"),
         ("cpu_families.csv", "aws,g7e,", "aws,g6f,", "'g6f' is listed twice"),
         ("interruptions.csv", ",5-10,", ",5 %,", "'5 %' is not one of <5, 5-10"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from costgpu.job.plan import LaunchPlace
+from costgpu.models.storage import StorageNeed
 from costgpu.sweep.schedule import RAY_SECONDS, TRIAL_SECONDS, Resources, share_out
 from costgpu.workflows.runs.places import Places
 from costgpu.workflows.sweep.plan import _resources, _timed
@@ -39,6 +40,21 @@ def test_the_places_are_priced_for_all_trials_on_all_machines() -> None:
     assert whole.cost_usd.value == pytest.approx(2 * 0.40 * whole.wall_seconds.value / 3600, rel=0.1)
     assert time.least_share == pytest.approx((1 + 2 / 4) / 3), "three epochs, one report each"
     assert priced.ranked[1].prediction is None
+
+
+def test_trials_share_a_download_and_keep_their_checkpoints_beside_each_other() -> None:
+    measured = profile(phase(total=total(300.0, 100.0)), peak_rss_bytes=GIB)
+    one = replace(prediction(), candidate=candidate(CPU, cpu_spec()), parts={"steps": 1640.0, "download": 160.0})
+    need = StorageNeed(download_bytes=16 * 10**9, download_seconds=160.0, checkpoint_bytes=10**9, saves=3, kept=3)
+    places = Places(ranked=[LaunchPlace(offer=CPU, prediction=one)], verdict="", notes=[], storage=need)
+    shares = share_out(None, 4, Resources(nodes=1, computers=1, memory_gib=16.0), measured)
+    time, priced = _timed(SWEEP, shares, places, measured, 1)
+    assert time is not None
+    assert time.rounds == 4
+    whole = priced.ranked[0].prediction
+    assert whole is not None
+    assert whole.run_seconds.value == pytest.approx(4 * 1640.0 + 160.0 + RAY_SECONDS + 4 * TRIAL_SECONDS)
+    assert priced.storage == replace(need, saves=12, kept=12)
 
 
 def test_without_a_profile_nothing_is_predicted() -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 import types
 
+from ..loops.script_frames import outwards
 from ..patching import known, put, replace, wrap
 from ..ranks.sharded import Sharded
 from ..sandbox.fake_cuda import FakeCuda
@@ -123,8 +124,7 @@ class TorchHooks:
             finally:
                 waited = clock() - begin
                 recorder.batch_awaited(it, waited, max(0.0, waited - (cpu_clock() - busy)), tracing)
-            recorder.batch_fetched(it, batch, tracing)
-            return batch
+            return recorder.batch_fetched(it, batch, tracing)
 
         def __iter__(loader):
             begin = clock()
@@ -197,6 +197,11 @@ class TorchHooks:
         self.mode_calls += more
         return self.mode_calls
 
+    def a_library_is_imported(self, frame):
+        """Return whether this is called while a library is imported: what that compiles, the script may never call."""
+        bodies = (live.f_code.co_filename for live in outwards(frame) if live.f_code.co_name == "<module>")
+        return next(bodies, "").startswith(self.recorder.libraries)
+
     def attach_modules(self, torch):
         recorder, hooks = self.recorder, self
 
@@ -230,12 +235,14 @@ class TorchHooks:
             return __enter__
 
         def compile_(compiled, *args, **kwargs):
-            recorder.compiling()
+            if not hooks.a_library_is_imported(sys._getframe(2)):
+                recorder.compiling()
             try:
                 result = compiled(*args, **kwargs)
             finally:
                 hooks.hook_again(torch.optim.Optimizer)
-            recorder.module_hooks.compiles(result)
+            if recorder.compiles:
+                recorder.module_hooks.compiles(result)
             return result
 
         replace(torch.nn.Module, "train", make_train)

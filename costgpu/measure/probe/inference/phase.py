@@ -207,13 +207,15 @@ class Inference(LivePhase):
         return due and not seen.first.running
 
     def make_trace(self, seen):
-        trace = ForwardTrace(seen.torch, self.roots.values(), compiled=seen.compiled > 0, running=self.running)
+        trace = ForwardTrace(seen.torch, self.roots.values(), compiled=seen.compiles, running=self.running)
         if self.generation is not None:
             trace.tracer.enter("prefill")
             self.generation.trace_begins()
         return trace
 
     def is_enough(self, seen, earlier, now):
+        if self.upcoming[0] and seen.without_weights is not None:
+            return False  # the training that comes later is the job, and is soon reached without weights
         if seen.first_step is None and self.anchors >= ENOUGH_UNITS and not self.may_prepare(seen):
             self.is_the_job(seen)
         return super().is_enough(seen, earlier, now)

@@ -161,7 +161,7 @@ class LoopStack:
             record = self.record(node, place, "for", node.iter)
             self.count(record, node.iter, place, node.lineno)
             counts = known(counter_of, node, place.evaluator)
-            if counts is not None:
+            if counts is not None and not set_inside(node, counts[0]):
                 record["target"], record["index"], record["start"], record["stride"] = counts
             only_some(record, node, place)
             record["varies"] = not record["loader"] and depends_on_outer(node, place.loops())
@@ -277,3 +277,9 @@ def forget_shadowed(loops):
             if "position" in loop:
                 loop["position"] = (loop["position"][0], None, loop["position"][2])
         seen.add(key)
+
+
+def set_inside(node, name):
+    """Return whether another loop in a loop's body has the same variable, so that it does not count the outer one."""
+    inner = (one for part in node.body for one in ast.walk(part) if isinstance(one, (ast.For, ast.AsyncFor)))
+    return any(name in names_in(one.target, ast.Store) for one in inner)

@@ -49,7 +49,7 @@ class Collectives:
             tracing.mute()
         self.depth += 1
         try:
-            with self.recorder.torch.no_grad():
+            with self.recorder.torch.no_grad(), self.recorder.shapes_only():
                 yield
         finally:
             self.depth -= 1

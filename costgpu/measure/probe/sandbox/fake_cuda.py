@@ -46,12 +46,25 @@ class FakeCuda:
         self.device, self.cpu, self.gpu = torch.device, torch.device("cpu"), torch.device("cuda", 0)
         self.requests.cuda_is_faked()
         parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.streams]
-        parts += [self.loading, self.scaling, self.fused, self.capturable, self.attention, self.parallel, self.api]
+        parts += [
+            self.raw_stream,
+            self.loading,
+            self.scaling,
+            self.fused,
+            self.capturable,
+            self.attention,
+            self.parallel,
+            self.api,
+        ]
         for part in parts:
             try:
                 part(torch)
             except Exception as error:  # noqa: BLE001 - the script may never need this part
                 self.requests.failures.append("{}: {}".format(part.__name__, error)[:200])
+
+    def raw_stream(self, torch):
+        """Give libraries with kernels of their own, as bitsandbytes, the stream that they take when they are imported."""
+        put(torch._C, _cuda_getCurrentRawStream=lambda device: 0)
 
     def api(self, torch):
         fake_cuda_api.attach(torch, self.gpu, self.gpus, self.from_library)

@@ -58,6 +58,34 @@ def memory_most():
     return peak_memory() or 1 << 20
 
 
+class MemoryFigures:
+    """What a GPU's memory is said to hold: what this process does, or what a ledger of its tensors counts."""
+
+    def __init__(self):
+        self.ledger = None
+
+    def are_of(self, ledger):
+        self.ledger = ledger
+
+    def now(self):
+        return self.ledger.live if self.ledger is not None else memory_now()
+
+    def most(self):
+        return self.ledger.peak if self.ledger is not None else memory_most()
+
+    def reserved(self):
+        return self.ledger.allocator.reserved if self.ledger is not None else memory_now()
+
+    def most_reserved(self):
+        return self.ledger.reserved if self.ledger is not None else memory_most()
+
+    def info(self):
+        return MEMORY - min(self.now(), MEMORY // 2), MEMORY
+
+
+FIGURES = MemoryFigures()  # one per process
+
+
 class Nothing:
     """A context that changes nothing: a stream, a device, a range of the profiler."""
 
@@ -138,11 +166,7 @@ class Stats(dict):  # type: ignore[type-arg]
     """Memory statistics by name; one that is not known is 0."""
 
     def __missing__(self, key):
-        return memory_most() if "peak" in key else memory_now() if "bytes" in key else 0
-
-
-def memory_info():
-    return MEMORY - min(memory_now(), MEMORY // 2), MEMORY
+        return FIGURES.most() if "peak" in key else FIGURES.now() if "bytes" in key else 0
 
 
 def properties():
@@ -166,18 +190,18 @@ def properties():
 
 
 MEMORY_FIGURES = {
-    "memory_allocated": memory_now,
-    "memory_reserved": memory_now,
-    "max_memory_allocated": memory_most,
-    "max_memory_reserved": memory_most,
+    "memory_allocated": FIGURES.now,
+    "memory_reserved": FIGURES.reserved,
+    "max_memory_allocated": FIGURES.most,
+    "max_memory_reserved": FIGURES.most_reserved,
     "memory_stats": Stats,
 }
 COMPUTED = {  # without the arguments that they are called with
     **MEMORY_FIGURES,
-    "memory_cached": memory_now,
-    "device_memory_used": memory_now,
-    "max_memory_cached": memory_most,
-    "mem_get_info": memory_info,
+    "memory_cached": FIGURES.reserved,
+    "device_memory_used": FIGURES.now,
+    "max_memory_cached": FIGURES.most_reserved,
+    "mem_get_info": FIGURES.info,
     "host_memory_stats": Stats,
     "memory_stats_as_nested_dict": dict,
     "host_memory_stats_as_nested_dict": dict,
@@ -287,7 +311,7 @@ def attach_accelerator(torch, gpu, gpus, from_library):
             "get_device_capability": always({}),
             "current_stream": always(Stream()),
             "device_index": Nothing,
-            "get_memory_info": computed(memory_info),
+            "get_memory_info": computed(FIGURES.info),
         },
     )
     put_known(owner, dict.fromkeys(ACCELERATOR_IGNORED, always(None)))

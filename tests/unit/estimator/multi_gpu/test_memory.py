@@ -71,10 +71,10 @@ def test_sharding_over_more_gpus_needs_less_of_each(
 
 def test_the_least_number_that_it_fits() -> None:
     spread = parallelism(Scheme.FSDP, 7e9, gathered_bytes=2.0, reduced_bytes=2.0, largest_unit_parameters=10**8)
-    number = least_gpus(held(7e9), spread, 40, 1.25)
+    number = least_gpus(held(7e9), spread, 40)
     assert number == 4
     assert 1.25 * memory_gib(held(7e9), spread, 4, 4) <= 40 < 1.25 * memory_gib(held(7e9), spread, 2, 2)
-    assert least_gpus(held(7e9, activations=50 * GIB), spread, 40, 1.25) is None
+    assert least_gpus(held(7e9, activations=50 * GIB), spread, 40) is None
 
 
 def test_how_it_would_fit_is_said() -> None:

@@ -10,7 +10,8 @@ from costgpu.errors import InstanceLost, ProviderError
 from costgpu.models.instance import Identity, InstanceState, OrphanedResource
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
 from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
-from costgpu.models.run import EndedBy, RunState
+from costgpu.models.run import EndedBy, LaunchOption, RunState
+from costgpu.models.storage import StorageNeed
 from costgpu.providers.local import own_offer
 from costgpu.render.document import document
 from costgpu.render.text.reap import count_text, rate_text, reap_json, reap_text
@@ -87,6 +88,16 @@ def findings(*, done: bool = False) -> ReapFindings:
     return found
 
 
+FINE_TUNE = StorageNeed(
+    download_bytes=16_060_000_000, download_seconds=160.6, checkpoint_bytes=48_200_000_000, saves=2, kept=2
+)
+
+
+def on_disk(gib: int) -> LaunchOption:
+    """Return a place with a root disk of so many GiB."""
+    return replace(option(), disk_gib=gib)
+
+
 def planned(**changes: object) -> str:
     """Return a plan whose job has these changes."""
     return plan_text(plan(spec=replace(SPEC, **changes)), NOW)  # type: ignore[arg-type]
@@ -152,6 +163,11 @@ TEXTS: dict[str, Callable[[], str]] = {
     "plan for two clouds": lambda: plan_text(plan(others=(OTHER,)), NOW),
     "plan for this computer": lambda: here("0"),
     "plan for this computer at a price": lambda: here("0.5"),
+    "plan of a fine-tune": lambda: plan_text(plan(storage=FINE_TUNE, options=(on_disk(210),)), NOW),
+    "plan of a fine-tune that keeps more than the disk holds": lambda: plan_text(
+        plan(storage=replace(FINE_TUNE, saves=40, kept=5), options=(on_disk(360),)), NOW
+    ),
+    "plan of a fine-tune on a small disk": lambda: plan_text(plan(storage=FINE_TUNE, options=(on_disk(60),)), NOW),
     "plan of a cluster": lambda: planned(launcher=Launcher.RAY, nodes=3),
     "plan of a cluster of one": lambda: planned(launcher=Launcher.RAY),
     "plan of a machine that stays": lambda: planned(auto_shutdown=False),

@@ -16,6 +16,7 @@ from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import OwnershipTerms, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of
+from costgpu.estimator.gpu_fits import gpu_fits
 from costgpu.estimator.multi_gpu.words import rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
@@ -81,6 +82,7 @@ def answer(
         service=service,
         advice=() if service is not None else advise(workload, verdict, offers, wanted),
         by_gpus=rows_by_gpus(offers, verdict.recommended),
+        fits=gpu_fits(workload, places, verdict.recommended),
     )
 
 
@@ -105,7 +107,13 @@ def tiny(seconds: float, of: Total, share: float) -> WorkloadProfile:
     """Many small steps, which keep no GPU busy, on a machine from which other programs took a share of the time."""
     busy, step = replace(MACHINE, disturbed_share=share), builders.step_times(seconds)
     note = f"Other programs took {share:.0%} of the script's time on this machine: that is taken off."
-    return training(16, 10, total=of, step=step, machine=busy, calls_per_step=400, notes=[note])
+    return training(16, 14, total=of, step=step, machine=busy, calls_per_step=400, notes=[note])
+
+
+def without_weights() -> WorkloadProfile:
+    """LoRA on a model that this machine has no room for."""
+    measured = training(4096, 40, total=KNOWN, step=builders.step_times(120.0, count=0))
+    return replace(measured, memory=builders.lora_memory(), without_weights=True, weights_bytes=16 * 10**9)
 
 
 def everything() -> Estimate:
@@ -140,6 +148,7 @@ EXAMPLES: dict[str, Callable[[], Estimate]] = {
     "everything": everything,
     "nowhere": lambda: answer(training(4096, 40), (), Preferences(deadline_seconds=1.0)),
     "spot": lambda: answer(training(4096, 40), SPOTS),
+    "without_weights": lambda: answer(without_weights()),
     "trains_and_infers": lambda: answer(
         profile(phase(product(2048, 20), label="score.py:3"), inferring.scoring(), script="score.py")
     ),

@@ -90,7 +90,8 @@ def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences
         if not last.step.count:
             few, timed = PRIOR, "nothing was measured"
         if profile.without_weights:
-            few, timed = UNTIMED, "its time on CPUs is modelled"
+            few = UNTIMED if verdict.best_cpu is None else Interval.of_sigma(verdict.best_cpu.sigma)
+            timed = "its time on CPUs is modelled"
         yield _Bound(
             words=f"{timed}: CPU figures {_span(few)}",
             ends=few,

@@ -80,14 +80,29 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
     assert offer is not None  # noqa: S101 - the caller's branch
     assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
     cores = offer.vcpus / cpu.vcpus_per_core
-    if not phase.unit.trains and phase.unit.weights_dtype in HALF_TYPES:
-        step = _half_on_cpu(workload.units[index], cpu, offer.vcpus, workload.cpu_dtype or phase.unit.weights_dtype)
+    if half := _half_dtype(workload, index):
+        step = _half_on_cpu(workload.units[index], cpu, offer.vcpus, half)
         step.terms["host"] = _script_seconds(machine, phase, candidate)
     else:
         step = _scaled_on_cpu(workload, index, cpu, offer.vcpus)
     step.terms["waiting"] = phase.waiting_seconds_per_step
     step.terms["loading"] = loading_seconds(phase, sum(step.terms.values()), max(1.0, cores - 1))
     return step
+
+
+def _half_dtype(workload: Workload, index: int) -> str:
+    """Return the half-precision type in which a phase is computed on a CPU, if what was measured here tells nothing of it.
+
+    So it is with inference, whose units in that type a CPU may have or not, and with what was measured without weights.
+    """
+    phase, work = workload.profile.phases[index], workload.units[index].work
+    if not phase.unit.trains:
+        known = phase.unit.weights_dtype in HALF_TYPES
+        return (workload.cpu_dtype or phase.unit.weights_dtype) if known else ""
+    if not workload.profile.without_weights or half_share(work) < SOME_SHARE:
+        return ""
+    flops = {kind: count for kind, count in work.flops.items() if kind[1] in HALF_TYPES}
+    return max(flops, key=lambda kind: flops[kind])[1]
 
 
 def _scaled_on_cpu(workload: Workload, index: int, cpu: CpuSpec, vcpus: int) -> Step:

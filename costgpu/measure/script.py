@@ -32,7 +32,7 @@ BUSY_FROM = 0.15
 WAIT_PASSIVELY = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 WINDOWS_BEFORE, WINDOWS_AFTER = 2, 5  # of each figure of the micro-benchmark
 CHANGED_STEPS = 2  # beside the traced one: the second has the states of the optimizer
-LEAST_CHANGED_SECONDS = 60.0  # that a changed script has for its first step
+CHANGED_SECONDS = 60.0, 120.0  # least and most that a changed script has for its first step, whatever it took before
 USES_TORCH = re.compile("|".join(one.name for one in FRAMEWORKS if one.on_torch).encode())
 
 
@@ -98,7 +98,8 @@ def measure_changed(
     Args:
         before: Its profile without them, which tells its length and this machine.
     """
-    limit = max(LEAST_CHANGED_SECONDS, 2 * before.wall_seconds)
+    least, most = CHANGED_SECONDS
+    limit = min(max(least, 2 * before.wall_seconds), most)
     asked = replace(request, weights="none", change=word_of(changes), steps=CHANGED_STEPS, start_limit_seconds=limit)
     outcome = _run_until_measured(asked, interpreter, cache, progress, {})
     record = outcome.record

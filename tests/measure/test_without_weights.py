@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from costgpu.estimator.gpu import execution_of
+from costgpu.estimator.roofline import GpuTerms
+from costgpu.estimator.unit_work import pass_terms, passes_of, terms_of, unit_of
 from costgpu.measure import session
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import MemoryKind, TotalKind, WorkloadProfile
+from costgpu.pricing.hardware import accelerators
 from tests.measure.harness import HERE, SCRIPTS, profile_of, request
 from tests.measure.test_gpu_only import measured, ways
 
@@ -31,6 +35,12 @@ def both(tmp_path: Path) -> tuple[WorkloadProfile, WorkloadProfile, Outcome]:
     return real, shapes, outcome
 
 
+def gpu_terms_of(profile: WorkloadProfile, name: str) -> GpuTerms:
+    """A step on a GPU."""
+    unit = unit_of(profile.phases[0], passes_of(profile.phases[0]))
+    return terms_of(unit, pass_terms(unit, accelerators()[name], execution_of(profile.framework)))
+
+
 def test_a_model_that_fits_has_the_same_ops_and_length(tmp_path: Path) -> None:
     real, shapes, outcome = both(tmp_path)
 
@@ -43,6 +53,10 @@ def test_a_model_that_fits_has_the_same_ops_and_length(tmp_path: Path) -> None:
 
     differing = {key.split('"')[1] for key in rows(real).keys() ^ rows(shapes).keys() if '"optimizer"' not in key}
     assert differing == OF_A_GPU
+    for name in ("L4", "H100"):
+        found = [gpu_terms_of(profile, name) for profile in (real, shapes)]
+        assert found[1].device_seconds == pytest.approx(found[0].device_seconds, rel=0.03)
+        assert found[1].calls_alone == pytest.approx(found[0].calls_alone, rel=0.03)
     assert [phase.total.steps for phase in (real.phases[0], shapes.phases[0])] == [40, 40]
     assert shapes.phases[0].total.kind is TotalKind.EXACT
     assert shapes.without_weights

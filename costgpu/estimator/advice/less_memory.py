@@ -24,8 +24,12 @@ from costgpu.models.workload import MeasuredMemory, MemoryKind, Phase, WorkloadP
 from costgpu.units import format_duration, format_usd
 
 MOST_RUNS = 3
+SHORT = 40  # letters of what a script calls, that is told in the advice itself
 LEAST_SHARE = 0.1  # of the highest peak, that a change must be about to be worth a look
 MOSTLY = 0.5  # of the bytes of weights, that are not frozen where all are trained
+TWICE = 1.5  # calls of a kernel for one of its backward pass, from which on it is computed again
+VIEWS = ("aten::slice", "aten::select")  # whose calls are of any kind
+LEAST_UNCHECKED = 0.3  # of the highest peak, of activations that are not checkpointed, whatever runs twice
 BATCH_SHARES = (2, 4, 8)
 # What is left of each kind at best. Of checkpointed activations, 2 of 34 bytes of a layer, and one layer whole (Korthikanti
 # et al. 2022, arXiv:2205.05198, section 5). Two states of Adam in 8 bits, with their scales: 2.03 of 8 bytes. Weights in
@@ -47,6 +51,7 @@ TOGETHER = (
     (MemoryChange.CHECKPOINTING, MemoryChange.QLORA),
     (MemoryChange.CHECKPOINTING, MemoryChange.FOUR_BIT_WEIGHTS),
 )
+CUT = (MemoryChange.HALF_SEQUENCES,)
 WORDS = {
     MemoryChange.CHECKPOINTING: "checkpoint activations",
     MemoryChange.EIGHT_BIT_STATES: "hold the optimizer's states in 8 bits",
@@ -108,11 +113,8 @@ def worth_a_run(
         if usd is not None and (not alone or usd < (1 - MIN_SAVED_SHARE) * min(alone)):
             costs[pair] = usd
 
-    def rank(changes: Changes) -> tuple[bool, float, int]:
-        """Texts are cut last: that is no other way to the same end."""
-        return MemoryChange.HALF_SEQUENCES in changes, costs[changes], len(changes)
-
-    return tuple(sorted(costs, key=rank))[:MOST_RUNS]
+    others = [changes for changes in costs if changes != CUT]  # ways to the same end: then texts stay whole
+    return tuple(sorted(others, key=lambda changes: (costs[changes], len(changes)))[:MOST_RUNS] or costs)
 
 
 def words_of(changes: Changes) -> str:
@@ -130,10 +132,11 @@ def sensible(profile: WorkloadProfile) -> tuple[MemoryChange, ...]:
     every = phase.frozen_bytes < MOSTLY * phase.model_bytes
     states = sum(one.state_bytes for one in phase.optimizers if one.name in ADAM_FAMILY)
     weights = peak.kinds.get(MemoryKind.WEIGHTS, 0)
+    kept = peak.kinds.get(MemoryKind.ACTIVATIONS, 0)
     ops = {row.op for row in phase.ops}
     loaded = profile.weights_bytes  # adapters make sense beside what was trained before
     applies = {
-        MemoryChange.CHECKPOINTING: not computes_again(phase),
+        MemoryChange.CHECKPOINTING: kept > LEAST_UNCHECKED * peak.bytes or not computes_again(phase),
         MemoryChange.EIGHT_BIT_STATES: states > 6 * trained,
         MemoryChange.LORA: loaded > 0 and every,
         MemoryChange.QLORA: loaded > 0 and every,
@@ -148,10 +151,17 @@ def sensible(profile: WorkloadProfile) -> tuple[MemoryChange, ...]:
 
 
 def computes_again(phase: Phase) -> bool:
-    """Return whether a backward pass computes what a forward pass has: activations are checkpointed already."""
-    backward = {row.op for row in phase.ops if row.phase == "backward"}
-    kernels = {name.removesuffix("_backward") for name in backward if name.endswith("_backward")}
-    return bool(kernels & backward - {"aten::slice", "aten::select"})
+    """Return whether kernels run twice for each of their backward passes, as where activations are checkpointed already.
+
+    A model beside it that only runs forward looks the same.
+    """
+    calls: dict[tuple[str, bool], int] = {}
+    for row in phase.ops:
+        if row.phase in ("forward", "backward") and row.op.removesuffix("_backward") not in VIEWS:
+            key = row.op.removesuffix("_backward"), row.op.endswith("_backward")
+            calls[key] = calls.get(key, 0) + row.count
+    back = {name: count for (name, is_backward), count in calls.items() if is_backward and (name, False) in calls}
+    return sum(calls[name, False] for name in back) > TWICE * sum(back.values()) > 0
 
 
 def samples_of(phase: Phase) -> int | None:
@@ -207,15 +217,17 @@ def less_memory(
     )
     found: list[Advice] = []
     for one in tried:
-        words = words_of(one.changes) + (f" ({one.how[0]})" if len(one.how) == 1 else "")
+        words, how = words_of(one.changes), "; ".join(one.how)
         notes = [NOTES[change] for change in one.changes]
-        if len(one.how) > 1:
-            notes.append(f"In the script: {'; '.join(one.how)}.")
+        if len(how) <= SHORT:
+            words += f" ({how})"
+        else:
+            notes.append(f"In the script: {how}.")
         found += _advice(workload, context, places, preferences, one.workload, words, notes, BY_SHAPES)
     size = samples_of(profile.phases[0])
     for share in BATCH_SHARES if len(profile.phases) == 1 and profile.phases[0].unit.trains else ():
         if size is not None and size % share == 0:
-            words = f"take {size // share} instead of {size} samples at a time, and accumulate {share} times as many"
+            words = f"micro-batches of {size // share} instead of {size}, {share} times as many"
             notes = ["The gradients stay the same (but for batch normalization)."]
             smaller = resized(workload, 0, 1.0, share)
             if advice := _advice(workload, context, places, preferences, smaller, words, notes, BY_SAMPLE):

@@ -150,7 +150,8 @@ def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
     for raw in raws:
         first = raw is raws[0]
         over = ended or raw is not raws[-1]
-        phases.append(_phase(raw, record.get("activity"), ended=over, gap=not first))
+        mapped = record.get("memory") is None
+        phases.append(_phase(raw, record.get("activity"), ended=over, gap=not first, mapped=mapped))
     return _unite(phases)
 
 
@@ -205,7 +206,7 @@ def told_total(told: TrainerLength, seen: int) -> Total | None:
     return Total(kind=kind, steps=steps, steps_per_epoch=each, how=how, seconds=seconds)
 
 
-def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, gap: bool) -> Phase:
+def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, gap: bool, mapped: bool = True) -> Phase:
     raw = evened(with_written_saves(raw))
     step, used = step_times(raw)
     step = growing(raw, step)
@@ -252,7 +253,7 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
         ops=[_op_row(row) for row in raw["ops"]],
         trace_steps=raw["trace_steps"],
         op_seconds_per_step=raw["op_seconds"] / steps,
-        host_seconds_per_step=_host_seconds(raw) / steps,
+        host_seconds_per_step=_host_seconds(raw, mapped=mapped) / steps,
         calls_per_step=raw["calls"] / steps,
         saved_tensor_bytes=raw["saved_tensor_bytes"],
         model_bytes=raw["model"].get("bytes", 0),
@@ -269,15 +270,18 @@ def _op_row(row: Op) -> OpRow:
     return OpRow(**{**cast("dict[str, Any]", row), **tensors})
 
 
-def _host_seconds(raw: PhaseRecord) -> float:
+def _host_seconds(raw: PhaseRecord, *, mapped: bool) -> float:
     """CPU time of the traced steps in the script's own code, between ops outside backward, optimizer and loader.
 
     Giving large intermediate tensors back to the system happens there too, and only on a CPU: it is taken off.
+
+    Args:
+        mapped: Whether they had memory.
     """
     given_back = sum(
         row["count"] * math.prod(shape) * 4.0
         for row in raw["ops"]
-        if row["phase"] == "forward" and row["seconds"] > VIEW_SECONDS * row["count"]
+        if mapped and row["phase"] == "forward" and row["seconds"] > VIEW_SECONDS * row["count"]
         for shape, _, _ in row["outputs"]
         if math.prod(shape) * 4 > MAPPED_BYTES
     )

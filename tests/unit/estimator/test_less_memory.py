@@ -23,6 +23,13 @@ A100, A10G, L40S = gpu("A100", 4.0), gpu("A10G", 0.5), gpu("L40S", 1.9)
 CHECKPOINTING, STATES, LORA = MemoryChange.CHECKPOINTING, MemoryChange.EIGHT_BIT_STATES, MemoryChange.LORA
 PARAMETERS = 10**9
 HALF = product(4096, 20, "bfloat16")
+TEXTS = OpRow(
+    op="aten::embedding",
+    phase="forward",
+    inputs=[tensor(100, 8), tensor(4, 512, dtype="int64")],
+    outputs=[tensor(4, 512, 8)],
+    count=1,
+)
 ADAM = builders.optimizer("AdamW", parameters=PARAMETERS, state_bytes=8 * PARAMETERS)
 
 
@@ -90,15 +97,8 @@ def test_any_gpu_will_do_where_none_fits() -> None:
 
 def test_there_are_at_most_three_runs() -> None:
     even = memory(weights=3, gradients=3, states=9, activations=9, logits=8)
-    texts = OpRow(
-        op="aten::embedding",
-        phase="forward",
-        inputs=[tensor(100, 8), tensor(4, 512, dtype="int64")],
-        outputs=[tensor(4, 512, 8)],
-        count=1,
-    )
     found = runs(
-        training(even, weights_bytes=4 * PARAMETERS, ops=[HALF, texts], data=loading(0.01, size=4)),
+        training(even, weights_bytes=4 * PARAMETERS, ops=[HALF, TEXTS], data=loading(0.01, size=4)),
         A100,
         A10G,
         L40S,
@@ -107,18 +107,25 @@ def test_there_are_at_most_three_runs() -> None:
     assert len(set(found)) == len(found)
 
 
+def test_texts_are_cut_only_where_nothing_else_helps() -> None:
+    cut = (MemoryChange.HALF_SEQUENCES,)
+    of_texts: dict[str, Any] = {"ops": [HALF, TEXTS], "data": loading(0.01, size=4)}
+    assert cut in runs(training(memory(weights=4, logits=26), **of_texts), A100, A10G)
+    assert cut not in runs(training(ACTIVATIONS, **of_texts), A100, A10G)
+
+
 SWIGLU = [
     OpRow(op=f"aten::{name}", phase=part, inputs=[tensor(8)], outputs=[tensor(8)], count=1)
     for name, part in (("silu", "forward"), ("silu_backward", "backward"))
 ]
-AGAIN = replace(SWIGLU[0], phase="backward")
+AGAIN = SWIGLU[0]
 
 
 def of_ops(*ops: OpRow) -> Phase:
     return training(ACTIVATIONS, ops=[HALF, *ops]).phases[0]
 
 
-def test_checkpointing_is_seen_by_what_the_backward_pass_computes_again() -> None:
+def test_checkpointing_is_seen_by_what_is_computed_again() -> None:
     assert not computes_again(of_ops(*SWIGLU))
     assert computes_again(of_ops(*SWIGLU, AGAIN))
 
@@ -127,7 +134,9 @@ def test_checkpointing_is_seen_by_what_the_backward_pass_computes_again() -> Non
     ("measured", "expected"),
     [
         (training(ACTIVATIONS), {CHECKPOINTING}),
-        (training(ACTIVATIONS, ops=[HALF, *SWIGLU, AGAIN]), set()),  # it is done already
+        (training(memory(weights=16, activations=4), ops=[HALF, *SWIGLU]), {CHECKPOINTING}),
+        (training(memory(weights=16, activations=4), ops=[HALF, *SWIGLU, AGAIN]), set()),  # it is done already
+        (training(ACTIVATIONS, ops=[HALF, *SWIGLU, AGAIN]), {CHECKPOINTING}),  # of another model
         (training(memory(weights=4, gradients=4, states=8)), {STATES}),
         (
             training(memory(weights=4, gradients=4, states=2), optimizers=[replace(ADAM, state_bytes=2 * PARAMETERS)]),
@@ -211,15 +220,16 @@ def test_where_nothing_fits_it_is_said_what_then_does() -> None:
 
 def test_several_changes_are_told_with_how_each_is_made() -> None:
     small = memory(weights=4, activations=2)
-    (found,) = advice_on(training(ACTIVATIONS), tried(small, CHECKPOINTING, STATES, how="so"))
-    assert found.action.startswith("Checkpoint activations and hold the optimizer's states in 8 bits, ")
-    assert "In the script: so; so." in found.notes
+    call = "checkpoint() around each of the layers"
+    (found,) = advice_on(training(ACTIVATIONS), tried(small, CHECKPOINTING, STATES, how=call))
+    assert found.action.startswith("Checkpoint activations and hold the optimizer's states in 8 bits, 7.0 ")
+    assert f"In the script: {call}; {call}." in found.notes
 
 
 def test_half_the_samples_at_a_time_are_computed_without_a_run() -> None:
     measured = training(memory(weights=4, gradients=4, states=2, activations=14), data=loading(0.01, size=32))
     (found,) = advice_on(measured)
-    assert found.action.startswith("Take 16 instead of 32 samples at a time, and accumulate 2 times as many")
+    assert found.action.startswith("Micro-batches of 16 instead of 32, 2 times as many, ")
     assert found.basis == less_memory.BY_SAMPLE
     workload = workload_of(measured)
     assert max(need.gib for need in needs_of(workload.profile)) == pytest.approx(25)
@@ -227,15 +237,8 @@ def test_half_the_samples_at_a_time_are_computed_without_a_run() -> None:
 
 
 def test_samples_of_a_script_without_a_loader_are_those_of_its_texts() -> None:
-    texts = OpRow(
-        op="aten::embedding",
-        phase="forward",
-        inputs=[tensor(100, 8), tensor(4, 512, dtype="int64")],
-        outputs=[tensor(4, 512, 8)],
-        count=1,
-    )
-    places = replace(texts, inputs=[tensor(512, 8), tensor(512, dtype="int64")])
-    assert less_memory.samples_of(of_ops(texts, places)) == 4
+    places = replace(TEXTS, inputs=[tensor(512, 8), tensor(512, dtype="int64")])
+    assert less_memory.samples_of(of_ops(TEXTS, places)) == 4
     assert less_memory.samples_of(of_ops()) is None
 
 

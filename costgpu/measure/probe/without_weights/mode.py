@@ -99,7 +99,10 @@ class ShapesMode(TorchDispatchMode):
         if device is not None and torch.device(device).type != "cpu":
             return False
         size = next((one for one in args if isinstance(one, LISTS) and one and isinstance(one[0], int)), None)
-        if size is None and tensors:
+        if name == "eye":
+            size = [one for one in args if isinstance(one, int)][:2]
+            size = size * 2 if len(size) == 1 else size
+        elif size is None and tensors:
             size = tensors[0].shape
         number = number_of(size) if size and name != "arange" else 0
         if number <= SMALL // 8:

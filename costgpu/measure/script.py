@@ -200,6 +200,9 @@ def _missing_option(
         return ("many_gpus" if not one_each and wants_several_gpus(record) else "fake_cuda"), True
     if crashed and fails_as_one_of_several(record):
         return "alone", True
+    memory = record.get("memory")
+    if crashed and memory is not None and memory["skipped"]:
+        return "every_part", True
     if crashed and record.get("while_tracing"):
         return "saved_hooks", False  # torch.func and some extensions do not allow saved-tensor hooks
     return None

@@ -113,6 +113,7 @@ def run_probe(
     many_gpus: bool = False,
     alone: bool = False,
     weights: str | None = None,
+    every_part: bool = False,
     threads: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Run the script under the probe.
@@ -126,6 +127,7 @@ def run_probe(
         many_gpus: The same as `fake_cuda`, with several such devices.
         alone: As the only process, whatever number is asked for.
         weights: As in the request, which None stands for.
+        every_part: Without weights, compute all micro-batches of a step, and not two of those that are equal.
         threads: Variables that tell its libraries' threads how to wait; the user's own come first.
 
     Raises:
@@ -157,6 +159,7 @@ def run_probe(
         saved_hooks=saved_hooks,
         fake_cuda=fake_cuda or many_gpus or weights == "none",
         weights=weights,
+        every_part=every_part,
         change=request.change,
         free_memory=free_memory_bytes(),
         alone=alone,

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from costgpu.estimator.gpu import execution_of
 from costgpu.estimator.roofline import GpuTerms
 from costgpu.estimator.unit_work import pass_terms, passes_of, terms_of, unit_of
+from costgpu.measure import script as script_module
 from costgpu.measure import session
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import MemoryKind, TotalKind, WorkloadProfile
@@ -127,3 +129,56 @@ def test_optimizers_that_step_inside_of_the_backward_pass_are_one_step(tmp_path:
     assert (phase.total.steps, phase.micro_batches) == (70, 1)
     assert sum(one.parameters for one in phase.optimizers) == 6 * (512 * 512 + 512)
     assert sum(row.count for row in phase.ops if row.op == "aten::addmm") == 6 * phase.trace_steps
+
+
+SIX_PARTS = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(512, 512) for _ in range(4)])
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        self.penalty = x.square().mean()
+        return x
+net = Net().train()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(30):
+    for part in range(6):
+        loss = net(torch.randn(64, 512)).square().mean() / 6
+        if PENALTY:
+            loss = loss + net.penalty
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_equal_parts_of_a_step_are_told_by_the_second_one(tmp_path: Path) -> None:
+    """And all of them make the same step as when each is computed."""
+    asked = request(SIX_PARTS.replace("PENALTY", "False"), workdir=tmp_path, steps=4)
+    short, outcome = profile_of(asked, tmp_path / "short", weights="none")
+    whole, _ = profile_of(asked, tmp_path / "whole", weights="none", every_part=True)
+    assert outcome.record is not None
+    assert outcome.record["memory"] is not None
+    assert outcome.record["memory"]["skipped"] >= 4 * 4
+    counts = [
+        {(row.op, row.phase): row.count / profile.phases[0].trace_steps for row in profile.phases[0].ops}
+        for profile in (short, whole)
+    ]
+    assert counts[0] == counts[1]
+    assert short.memory is not None
+    assert whole.memory is not None
+    assert short.memory.reserved_bytes == whole.memory.reserved_bytes
+    for profile in (short, whole):
+        assert (profile.phases[0].total.steps, profile.phases[0].micro_batches) == (30, 6)
+
+
+def test_a_script_that_needs_every_part_is_measured_again(tmp_path: Path, ways: list[dict[str, Any]]) -> None:
+    """Here the loss has a part that the model has kept, and whose graph is gone."""
+    asked = replace(request(SIX_PARTS.replace("PENALTY", "True"), workdir=tmp_path, steps=4), weights="none")
+    profile, _ = script_module.measure_script(asked, HERE, tmp_path / "cache", lambda *_: None)
+    assert ways == [{}, {"every_part": True}]
+    assert profile.phases[0].micro_batches == 6

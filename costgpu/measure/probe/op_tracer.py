@@ -101,6 +101,24 @@ def make_tracer(torch):
         def unmute(self):
             self.muted -= 1
 
+        def counts(self):
+            """Return what was counted so far, to be told from what comes later."""
+            rows = {key: (row["count"], row["seconds"]) for key, row in self.rows.items()}
+            return rows, (self.calls, self.op_seconds, self.host_calls, self.host_seconds)
+
+        def add_again(self, before, after):
+            """Count once more what was counted between two calls of `counts`."""
+            for key, (count, seconds) in after[0].items():
+                earlier = before[0].get(key, (0, 0.0))
+                row = self.rows[key]
+                row["count"] += count - earlier[0]
+                row["seconds"] += seconds - earlier[1]
+            calls, op_seconds, host_calls, host_seconds = (now - then for now, then in zip(after[1], before[1]))
+            self.calls += calls
+            self.op_seconds += op_seconds
+            self.host_calls += host_calls
+            self.host_seconds += host_seconds
+
         def keep(self, phase, *, muted):
             """Count the ops of this phase, or none of them where one pass through it is enough."""
             self.phase, self.muted = phase, int(muted)

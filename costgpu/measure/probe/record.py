@@ -33,6 +33,7 @@ class ProbeConfig(TypedDict):
     change: (
         str  # names of changes that are made to the training without weights, with ``+`` between them; empty for none
     )
+    every_part: bool  # all micro-batches of a step are computed, be they equal
     free_memory: int  # bytes of this machine before it; 0 if that is not known
     accelerate: list[str] | None  # options of `accelerate launch`; None if that does not start it
 
@@ -633,6 +634,7 @@ class MemoryRecord(TypedDict):
     peaks: list[MemoryPeakRecord]
     pretrained: int  # weights that it would have loaded, as they are stored
     steered: list[str]  # ops by which values that are not there chose shapes
+    skipped: int  # micro-batches that were told by an equal one before them
     computed: list[str]  # ops that were computed on zeros, because nobody tells their shapes
 
 

@@ -38,7 +38,7 @@ from .result import describe_batch, write_result
 from .schedstat import clock, run_delay
 from .training import LOOKS_FOR_MEMBERS, Training
 from .trip_wires import TripWires
-from .without_weights.limits import check
+from .without_weights.limits import WithoutStandIn, check
 from .without_weights.memory_ledger import BACKWARD, EVALUATION, FORWARD, LOAD, OPTIMIZER, PREPARATION
 
 MOST_ERRORS = 3
@@ -132,10 +132,10 @@ class Recorder:
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         if self.config["weights"] == "none":
-            check(torch.__version__)
+            self.check_for_shapes(torch)
             room = import_module(".without_weights.run", __package__)  # which imports torch
             self.without_weights = room.WithoutWeights(self.memory_phase, partial(self.add, "unwritten_bytes"))
-            self.without_weights.attach()
+            self.without_weights.attach(self)
             changes = import_module(".without_weights.changes", __package__)
             self.changes = changes.ScriptChanges(filter(None, self.config["change"].split("+")))
         WORLD.attach(self, torch)
@@ -183,6 +183,15 @@ class Recorder:
     def compiles(self):
         """Return whether what the script compiles runs compiled: not without weights."""
         return self.compiled > 0 and self.without_weights is None
+
+    def check_for_shapes(self, torch):
+        """End the measurement where it cannot be made without weights: libraries would keep an error to themselves."""
+        try:
+            check(torch.__version__)
+        except WithoutStandIn as error:
+            kind = type(error).__name__
+            nothing = {"refused_path": None, "missing": None, "trail": "", "while_tracing": False, "no_module": False}
+            self.finish("crashed", kind=kind, raised_in="probe", message=str(error), bases=[kind], **nothing)
 
     def foreign_modes(self, stack):
         """Return the dispatch modes of a stack that are not the probe's."""
@@ -309,8 +318,10 @@ class Recorder:
             self.training_seen()
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
-        if self.without_weights is not None and self.first.tells_enough(self.backwards):
-            self.finish("cut")
+        if self.without_weights is not None:
+            self.without_weights.part_ends(self.tracing)
+            if self.first.tells_enough(self.backwards):
+                self.finish("cut")
         if self.optimizer_steps == 0 and threading.get_ident() == self.thread and not self.tunings_going:
             self.manual += 1
             if self.optimizers_made == 0:
@@ -371,7 +382,7 @@ class Recorder:
         if counts:
             self.made.clear()
             if self.without_weights is not None:
-                self.without_weights.ledger.step_made()
+                self.without_weights.step_made()
             phase.end_unit(self, frame, now)
 
     def new_phase(self, frame, now):

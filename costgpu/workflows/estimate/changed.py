@@ -13,8 +13,11 @@ from costgpu.estimator.verdict import Preferences
 from costgpu.measure import measure_changed
 from costgpu.models.prediction import Prediction, Verdict
 from costgpu.pricing.hardware import accelerators
+from costgpu.units import format_duration
 from costgpu.workflows.estimate.measure import ProfileSource, interpreter_of
 from costgpu.workflows.reporter import Reporter
+
+MOST_SECONDS = 90.0  # that all runs with changes may take, as long as the answer waits for them
 
 
 def changes_tried(
@@ -34,8 +37,15 @@ def changes_tried(
     script, profile = found.script, found.profile
     if script is None or not profile.without_weights:
         return []
-    tried = []
-    for changes in worth_a_run(workload, verdict.recommended, offers, preferences):
+    tried: list[TriedChange] = []
+    worth = worth_a_run(workload, verdict.recommended, offers, preferences)
+    in_time = worth[: int(MOST_SECONDS / max(1.0, profile.wall_seconds))]
+    if len(in_time) < len(worth):
+        named = "; ".join(words_of(changes) for changes in worth[len(in_time) :])
+        reporter.note(
+            f"A run of {script.name} takes {format_duration(profile.wall_seconds)}, so this was not tried: to {named}."
+        )
+    for changes in in_time:
         interpreter = interpreter_of(script, python)
         what = f"Measuring {script.name} again, to {words_of(changes)}"
         with reporter.measuring(what, script.measure_for_seconds, script.start_limit_seconds) as tick:

@@ -211,7 +211,7 @@ def check(request: EstimateRequest) -> None:
     _check_rate(request)
     _ = request.isolation_level  # also where nothing is measured
     _check_like_model(request)
-    if (request.params is None and request.like_model is None) != (request.tokens is None):
+    if request.like_model is None and (request.params is None) != (request.tokens is None):
         raise UsageError("--params and --tokens go together.", hint="--params 7B --tokens 1B")
     if request.params is not None and request.like is not None:
         raise UsageError("--like and --params exclude each other.", hint="Give one of them.")

@@ -11,8 +11,10 @@ import pytest
 
 from costgpu.errors import (
     KilledBySignal,
+    MissingFiles,
     MissingImport,
     NeedsCuda,
+    NoStandIn,
     NothingToMeasure,
     NotPython,
     NoTrainingStep,
@@ -24,7 +26,7 @@ from costgpu.errors import (
     WouldHarmFiles,
 )
 from costgpu.measure.cuda_errors import crashed_for_cuda, only_on_a_gpu, says_cuda, wants_launcher
-from costgpu.measure.failures import explain
+from costgpu.measure.failures import explain, too_large
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.session import Outcome, Request
@@ -71,6 +73,7 @@ def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> A
     return record("crash", **{"kind": kind, "message": message, "trail": trail, "bases": [kind, "Exception"]} | other)
 
 
+HUB_FILES = [["other/one", "c.json"], ["a/b", "config.json"], ["a/b", "b.json"], ["a/b", "config.json"]]
 IN_WORKER = (
     "Caught AttributeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
     '  File "fetch.py", line 52, in fetch\n'
@@ -123,6 +126,32 @@ def test_what_trains_in_other_processes_is_no_run_of_its_own(
 )
 def test_what_its_own_processes_compute_is_its_run(log: Path, seen: Any, programs: list[str]) -> None:
     assert explain(replace(outcome(log, seen), programs=programs), SCRIPT, PYTHON) is None
+
+
+TOO_LARGE = {"status": "too_large", "what": "weights", "bytes_needed": 16 << 30, "phases": [], "wall_seconds": 9.0}
+SLOW = NEVER_STEPPED | {"children": 0, "children_cpu_seconds": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("seen", "returncode", "again"),
+    [
+        (TOO_LARGE, 0, True),
+        (None, -9, True),  # by the system, for want of memory
+        (None, -11, False),
+        (crash("MemoryError", bases=["MemoryError"]), 0, True),
+        (crash("RuntimeError", "another"), 0, False),
+        (SLOW | {"model_bytes": 3 << 30}, 0, True),
+        (SLOW | {"model_bytes": 1000}, 0, False),
+    ],
+)
+def test_what_is_too_large_may_be_measured_without_weights(log: Path, seen: Any, returncode: int, again: bool) -> None:
+    result = outcome(log, seen, returncode=returncode)
+    error = explain(result, SCRIPT, PYTHON)
+    assert error is not None
+    assert too_large(result, error) is again
+    if seen is TOO_LARGE:
+        assert type(error) is OutOfMemory
+        assert "--weights none" in error.hint
 
 
 @pytest.mark.parametrize("status", ["cut", "ended"])
@@ -200,6 +229,9 @@ CASES: list[Case] = [
     (crash("_ArrayMemoryError", "Unable to allocate 9 GiB", bases=["MemoryError"]), OutOfMemory, "9 GiB", ""),
     (crash("RuntimeError", NO_MEMORY), OutOfMemory, NO_MEMORY, ""),
     (crash("OSError", "[Errno 12] Cannot allocate memory"), OutOfMemory, "Cannot allocate memory", ""),
+    (crash("WithoutStandIn", "weights quantized by gptq"), NoStandIn, "weights quantized by gptq", "--weights real"),
+    (crash("OSError", "no", bases=["OSError"], missing_files=HUB_FILES), MissingFiles, "a/b, ", "hf download a/b"),
+    (crash("OSError", "no", bases=["OSError"], missing_files=HUB_FILES), MissingFiles, ": config.json, b.json.", ""),
     (DIVIDED, ScriptCrashed, "ZeroDivisionError: division by zero", "output.log"),
     (crash("AttributeError", IN_WORKER), ScriptCrashed, "crashed with AttributeError: no attribute 'in1d'.", ""),
     *[

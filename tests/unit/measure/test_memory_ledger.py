@@ -21,7 +21,7 @@ PHASES = (LOAD, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def record_of(ledger: MemoryLedger) -> MemoryRecord:
-    told: dict[str, Any] = {**ledger.record(), "pretrained": 0, "steered": [], "computed": []}
+    told: dict[str, Any] = {**ledger.record(), "pretrained": 0, "steered": [], "computed": [], "skipped": 0}
     return cast("MemoryRecord", told)
 
 

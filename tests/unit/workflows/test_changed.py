@@ -57,3 +57,14 @@ def test_nothing_else_runs_again(found: ProfileSource, monkeypatch: pytest.Monke
     reporter = ListReporter()
     assert tried(found, reporter, monkeypatch, works=True) == []
     assert reporter.notes == []
+
+
+def test_runs_for_which_there_is_no_time_are_named_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = ListReporter()
+    slow = replace(MEASURED, wall_seconds=60.0)
+    assert tried(ProfileSource(slow, None, None, SCRIPT), reporter, monkeypatch, works=True) == []
+    assert len(reporter.notes) == 2
+    assert reporter.notes[0].startswith(
+        "A run of train.py takes 60 s, so this was not tried: to checkpoint activations"
+    )
+    assert reporter.notes[1].endswith("could not be measured."), "of the first, for which there is time"

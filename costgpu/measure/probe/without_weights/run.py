@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from ..sandbox import fake_cuda_api
 from .memory_ledger import LOAD, MemoryLedger
 from .mode import ShapesMode
+from .repeats import Repeats
 from .torch_stand_ins import TorchStandIns
 
 
@@ -25,14 +26,22 @@ class WithoutWeights:
         self.mode = ShapesMode(self.ledger)
         self.unwritten = unwritten
         self.pretrained = 0  # bytes of weights that it would have loaded
+        self.repeats = None  # answers equal micro-batches of a step, unless all of them are to be computed
 
     @property
     def untouched(self):
         return self.mode.untouched
 
-    def attach(self):
-        """Prepare torch; a GPU that is faked must be attached later, and answers for its memory from here."""
+    def attach(self, recorder=None):
+        """Prepare torch; a GPU that is faked must be attached later, and answers for its memory from here.
+
+        Args:
+            recorder: Knows the parts of a step; without it, none is skipped.
+        """
         TorchStandIns(self.untouched, self.unwritten).attach()
+        if recorder is not None and not recorder.config["every_part"]:
+            self.repeats = Repeats(recorder, self.untouched)
+            self.repeats.attach()
         fake_cuda_api.FIGURES.are_of(self.ledger)
 
     def enter(self):
@@ -59,6 +68,17 @@ class WithoutWeights:
             for value in group["params"]:
                 self.untouched.count(value, LOAD)
 
+    def part_ends(self, tracing):
+        """Note the end of a backward pass."""
+        if self.repeats is not None:
+            self.repeats.part_ends(tracing)
+
+    def step_made(self):
+        """Note the end of a step."""
+        self.ledger.step_made()
+        if self.repeats is not None:
+            self.repeats.forget()
+
     def loads(self, size):
         """Count weights that are not loaded, in bytes of their files."""
         self.pretrained += size
@@ -72,6 +92,7 @@ class WithoutWeights:
         return {
             **self.ledger.record(),
             "pretrained": self.pretrained,
+            "skipped": self.repeats.skipped if self.repeats is not None else 0,
             "steered": sorted(self.mode.answers.steered),
             "computed": sorted(self.mode.results.computed)[:8],
         }

@@ -180,7 +180,7 @@ class TestAtATerminal:
         with steps.terminal("attach", steps.last().run_id) as seat:
             seat.expect("step ")
             seat.expect("\nstep ")
-            shown = int(seat.text.rpartition("\nstep ")[0].rpartition("step ")[2])
+            shown = int(seat.text.rpartition("\nstep ")[0].rpartition("step ")[2].split()[0])
             seat.expect(f"step {shown + 20}\n")
             self.asked(seat)
             seat.type("c\n")

@@ -228,7 +228,7 @@ def _what_fits(request: RunRequest, workload: Workload, reporter: Reporter, *, g
     offer = best.candidate.offer
     assert offer is not None  # noqa: S101 - only offers were asked for
     what = accelerator_name(offer.accelerator) if offer.accelerator is not None else f"{offer.memory_gib:g} GiB"
-    price = f"{format_usd(offer.price_usd_per_hour)} an hour"
+    price = f"{format_usd(offer.price_usd_per_hour)} an hour by the price of {offer.price_as_of}"
     return (
         f"{offer.provider} {offer.instance_type} ({what}, {price}) would do; costgpu estimate compares all that would."
     )

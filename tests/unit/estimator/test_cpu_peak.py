@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.cpu_peak import HalfUnit, half_gain, half_unit, unit_seconds_on_cpu, unit_terms_on_cpu
+from costgpu.estimator.cpu_peak import (
+    ABSOLUTE_UNMEASURED,
+    HalfUnit,
+    half_gain,
+    half_unit,
+    unit_seconds_on_cpu,
+    unit_terms_on_cpu,
+)
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.step import Step, step_on
@@ -26,8 +33,8 @@ def half_of(dtype: str) -> Phase:
     return replace(LARGE, ops=[linear(4096, 4096, dtype=dtype)], unit=unit)
 
 
-def on_cpu(one: Phase, family: str) -> Step:
-    whole = builders.profile(one)
+def on_cpu(one: Phase, family: str, **facts: bool) -> Step:
+    whole = builders.profile(one, **facts)
     place = builders.candidate(builders.offer(vcpus=16), cpu("aws", family))
     return step_on(prepare(whole, scope_of(whole), year=2026), 0, place)
 
@@ -80,6 +87,19 @@ def test_half_models_are_not_scaled_from_here_and_fp32_ones_are() -> None:
     assert sum(none.terms.values()) > 5 * sum(amx.terms.values())
     assert any("float32" in note for note in none.notes)
     assert not any("from its peak" in note for note in on_cpu(LARGE, "c7i").notes)
+
+
+def test_a_training_without_weights_is_told_by_the_units_and_less_surely() -> None:
+    """Nobody measured how such a CPU trains; one in fp32 is scaled from the modelled step."""
+    half = replace(half_of("bfloat16"), unit=replace(LARGE.unit, trains=True))
+    wide = replace(LARGE, unit=half.unit)
+    amx, none = (on_cpu(half, family, without_weights=True) for family in ("c7i", "c6i"))
+    assert sum(none.terms.values()) > 5 * sum(amx.terms.values())
+    for step in (amx, none):
+        assert step.interval.covering(ABSOLUTE_UNMEASURED) == step.interval
+        assert any("trains on such a CPU was not measured" in note for note in step.notes)
+    assert not any("from its peak" in note for note in on_cpu(wide, "c7i", without_weights=True).notes)
+    assert not any("from its peak" in note for note in on_cpu(half, "c7i").notes), "it was timed here"
 
 
 def test_what_waits_hides_loading_of_a_half_model_as_of_any() -> None:

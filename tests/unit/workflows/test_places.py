@@ -1,5 +1,6 @@
 """Where a run can go, by the options that name a place."""
 
+import re
 from dataclasses import replace
 from datetime import date
 from types import SimpleNamespace
@@ -65,6 +66,7 @@ def test_this_computer_is_refused_if_what_was_measured_without_weights_does_not_
     ) as refused:
         places(need, infra=("local",))
     assert "would do" in str(refused.value.hint)
+    assert re.search(r"by the price of \d{4}-\d\d-\d\d", str(refused.value.hint)), "no price without its age"
     assert places(made, infra=("local",)).ranked, "what was measured with its weights ran here"
 
 

@@ -32,9 +32,10 @@ LEAST_COLUMNS = 4  # of integers in a batch, that are taken for a sequence
 class ScriptChanges:
     """Makes the changes that are asked for.
 
+    Adapters and quantized weights come with the model, as its library loads it (`frameworks.pretrained_weights`).
+
     Args:
         names: Their names.
-        adapters: Puts adapters into models and quantizes them as they are loaded; how libraries do it, is not known here.
     """
 
     def __init__(self, names):

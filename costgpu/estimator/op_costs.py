@@ -104,6 +104,7 @@ UNRULED = _aten(
     grid_sampler_3d grid_sampler_3d_backward cummax cummin logcumsumexp _spdiags _convert_indices_from_coo_to_csr
     """
 )
+CAST = "aten::_to_copy"  # most of them by autocast, without Python
 # What FSDP copies around its collectives: bytes in and out, and nothing else (torch 2.13, _fsdp_collectives.py).
 COPIES = frozenset({"fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"})
 PICKED_BYTES_FACTOR = 2.0
@@ -196,7 +197,7 @@ def _add(work: Work, row: OpRow, times: float, *, statistics: bool) -> None:
         if kind in PRODUCTS:
             work.tiled[kind, dtype] += times * flops * _tile_weight(row)
         work.unaligned_bytes += times * _unaligned_bytes(row, kind)
-    if row.phase == "backward":
+    if row.phase == "backward" or name == CAST:
         work.backward_calls += times
     else:
         work.forward_calls += times

@@ -53,7 +53,7 @@ class Work:
     module_kernels: float = 0.0  # part of `kernels` in ops that modules call: products, convolutions, normalisations
     autocast_kernels: float = 0.0  # what `kernels` is under CUDA autocast
     forward_calls: float = 0.0  # calls of the framework by the script's modules, views apart
-    backward_calls: float = 0.0  # calls by autograd, which goes through no Python
+    backward_calls: float = 0.0  # calls by autograd, which goes through no Python, and casts
     # bytes, two for an element, of what convolutions read and write whose channels are no multiple of 8
     unaligned_bytes: float = 0.0
     unruled_bytes: float = 0.0  # part of `bytes_moved` in ops whose time it does not tell

@@ -48,6 +48,7 @@ def make_tracer(torch):
 
         def __init__(self, made=None):
             super().__init__()
+            self.script_clock = cpu_clock
             self.rows, self.phase, self.muted = {}, "forward", 0
             self.masks = {}  # storage -> mask; the reference keeps the address from being used again
             self.autocast = AutocastTypes()
@@ -66,7 +67,7 @@ def make_tracer(torch):
                     return func._op_dk(composite_key, *args, **kwargs)
             start = clock()
             if self.script_since is not None:
-                self.host_seconds += cpu_clock() - self.script_since
+                self.host_seconds += self.script_clock() - self.script_since
                 self.host_calls += 1
             result = func(*args, **kwargs)
             seconds = clock() - start
@@ -75,20 +76,24 @@ def make_tracer(torch):
                 self.record(func, args, kwargs, result, seconds)
             self.calls += 1
             if self.script_since is not None:
-                self.script_since = cpu_clock()
+                self.script_since = self.script_clock()
             return result
+
+        def time_by(self, script_clock):
+            """Take the script's own time from another clock."""
+            self.script_clock = script_clock
 
         def pause(self, phase=None):
             """Let torch take over: a backward pass, an optimizer, a loader; ops are of this phase from now on."""
             if self.script_since is not None:
-                self.host_seconds += cpu_clock() - self.script_since
+                self.host_seconds += self.script_clock() - self.script_since
                 self.script_since = None
             self.phase = phase or self.phase
 
         def resume(self, phase=None):
             """Return to the script's own code; ops are of this phase from now on."""
             self.phase = phase or self.phase
-            self.script_since = cpu_clock()
+            self.script_since = self.script_clock()
 
         def enter(self, phase):
             """Take ops for those of another phase from now on."""

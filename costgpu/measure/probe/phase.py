@@ -6,7 +6,7 @@ from array import array
 
 from .loaders import VALIDATION
 from .loops.progress_series import is_snapshot_due, make_snapshot
-from .loops.script_frames import outwards
+from .loops.script_frames import outwards, variables_of
 from .loops.source import loops_around
 from .schedstat import clock
 
@@ -190,7 +190,7 @@ class LivePhase:
             return
         begin = clock()
         live, name = self.outer
-        value = live.f_locals.get(name)
+        value = variables_of(live).get(name)
         if self.outer_value is not None and value != self.outer_value:
             self.mark("opened", 1)
         self.outer_value = value

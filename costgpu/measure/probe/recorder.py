@@ -263,6 +263,8 @@ class Recorder:
 
     def trace_begins(self, trace):
         """Follow what the script does by this trace."""
+        if self.without_weights is not None:
+            trace.tracer.time_by(self.without_weights.script_clock)
         trace.start()
         self.step_trace, self.tracing = trace, trace.tracer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import UserDict
 
 from .activity import peak_memory
 from .frameworks.one_rank import ONE_RANK
@@ -211,6 +212,8 @@ def describe_batch(batch, torch) -> Batch:
             sizes.append(value.shape[0] if value.dim() else 1)
         elif isinstance(value, dict):
             stack.extend(dict.values(value))
+        elif isinstance(value, UserDict):  # what tokenizers make
+            stack.append((attribute(value, "__dict__") or {}).get("data"))
         elif isinstance(value, (list, tuple)):
             stack.extend(value)
         elif len(sizes) < 64:

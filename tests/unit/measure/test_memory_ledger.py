@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.measure.probe.record import MemoryRecord
+from costgpu.measure.probe.sandbox import fake_cuda_api
 from costgpu.measure.probe.without_weights.memory_ledger import (
     BACKWARD,
     FORWARD,
@@ -73,6 +74,33 @@ def test_peaks_are_told_by_phase_and_by_kind() -> None:
     }
     assert kinds[OPTIMIZER] == {"weights": 100, "states": 200, "gradients": 100, "temporaries": 10}
     assert (memory.steady_bytes, memory.peak_bytes) == (300, 810)
+
+
+def test_gradients_outlive_the_backward_pass_where_the_optimizer_takes_nothing() -> None:
+    """Its states were there before, and the next thing that happens is that gradients are dropped."""
+    steps = Steps()
+    steps.ledger.add("weight", 100)
+    steps.phase = BACKWARD
+    steps.ledger.add("gradient", 100)
+    steps.phase = OPTIMIZER
+    steps.ledger.drop("gradient")
+    memory = measured_memory(record_of(steps.ledger))
+    assert {peak.phase: peak.kinds for peak in memory.peaks}[BACKWARD] == {"weights": 100, "gradients": 100}
+
+
+def test_an_emptied_cache_is_reserved_anew_as_it_is_needed() -> None:
+    """Blocks of short sequences hold no long one, and are given back."""
+    steps = Steps()
+    for size, empties in ((30, False), (40, True), (50, False)):
+        steps.phase = FORWARD
+        steps.ledger.add("activation", size * 2**20)
+        steps.ledger.drop("activation")
+        figures = fake_cuda_api.MemoryFigures()
+        figures.are_of(steps.ledger)
+        if empties:
+            figures.empty()
+            assert figures.reserved() == 0
+    assert steps.ledger.reserved == 70 * 2**20
 
 
 def test_what_is_loaded_counts_when_that_is_over() -> None:

@@ -6,10 +6,12 @@ One file of more than 400 lines: most of it is the loops themselves, which are r
 import ast
 import contextlib
 import functools
+import gc
 import itertools
 import math
 import sys
 import tomllib
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -23,6 +25,7 @@ from costgpu.measure.probe.loops import script_loops, upcoming_work
 from costgpu.measure.probe.loops.clocks import clock_seconds
 from costgpu.measure.probe.loops.reach import Reach
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
+from costgpu.measure.probe.loops.script_frames import variables_of
 from tests.unit.measure.live_stack import stack_of
 
 probe: Any = script_loops  # for Python 3.8, without types
@@ -507,3 +510,41 @@ def test_nothing_is_asked_of_objects_of_the_script(text: str) -> None:
         with contextlib.suppress(Unknown):
             assert seconds(ast.parse(test, mode="eval").body, True, loop, place) is None
     assert not Touchy.asked
+
+
+class Large:
+    """Stands for a tensor."""
+
+
+def test_a_look_at_a_frame_keeps_nothing_of_it() -> None:
+    """Old values of a loop's variables were memory that a run without us would not hold."""
+
+    def ends() -> Any:
+        value = Large()
+        for _ in range(3):
+            assert stack_of(Path(__file__)).snapshot(sys._getframe())[-1]["trips"] == 3
+        return weakref.ref(value)
+
+    def goes_on() -> None:
+        value: Any = Large()
+        gone, own = weakref.ref(value), locals()
+        assert variables_of(sys._getframe())["value"] is value
+        assert own["value"] is value, "what the script asked for itself stays"
+        del own["value"]
+        value = None
+        assert gone() is None
+
+    def asked_for_nothing() -> None:
+        value: Any = Large()
+        gone = weakref.ref(value)
+        assert variables_of(sys._getframe())["value"] is value
+        value = None
+        assert gone() is None
+
+    gc.disable()
+    try:
+        assert ends()() is None
+        goes_on()
+        asked_for_nothing()
+    finally:
+        gc.enable()

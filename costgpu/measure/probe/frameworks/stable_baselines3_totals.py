@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 
-from ..loops.script_frames import outwards
+from ..loops.script_frames import outwards, variables_of
 from ..record import TrainerLength
 from .trainers import number
 
@@ -52,7 +52,7 @@ def reinforced(model, total, each, stops, how) -> TrainerLength:
 def own_callback(model):
     """Return whether `learn` was called with a callback of the user's, or one that stops: any may return False."""
     for live in outwards(sys._getframe(1)):
-        if live.f_code.co_name == "learn" and live.f_locals.get("self") is model:
-            given = live.f_locals.get("callback")
+        if live.f_code.co_name == "learn" and variables_of(live).get("self") is model:
+            given = variables_of(live).get("callback")
             return any(type(one).__name__ not in NEVER_STOP for one in getattr(given, "callbacks", [given]))
     return False

@@ -6,7 +6,7 @@ import itertools
 import math
 
 from ..loops.safe_eval import Evaluator
-from ..loops.script_frames import outwards, package_of_file
+from ..loops.script_frames import outwards, package_of_file, variables_of
 from ..patching import attribute, known
 from ..record import Validation
 from .registry import FRAMEWORKS
@@ -31,7 +31,7 @@ def told_by(frame, role):
         for kind, read in getattr(framework, role).items()
     }
     for live in itertools.islice(outwards(frame), MOST_FRAMES):
-        owner = live.f_locals.get("self")
+        owner = variables_of(live).get("self")
         for kind in type(owner).__mro__:
             framework, read = readers.get((kind.__module__.partition(".")[0], kind.__name__), (None, ""))
             found = known(getattr(framework.module(), read), owner) if framework is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from ..loops.script_frames import PROBE_ROOT, outwards
+from ..loops.script_frames import PROBE_ROOT, outwards, variables_of
 from ..loops.source import loops_around
 from ..patching import harmless
 from ..phase import outermost_loop
@@ -55,7 +55,7 @@ class InferenceFollower:
             tracing.pause()
             tracing.mute()
         try:
-            self.called(module, args, frame.f_locals.get("kwargs") or {})
+            self.called(module, args, variables_of(frame).get("kwargs") or {})
         finally:
             if tracing is not None:
                 tracing.unmute()
@@ -146,7 +146,7 @@ class InferenceFollower:
         found = [live for live in outwards(frame) if not live.f_code.co_filename.startswith(inside)]
         near = best = found[0] if found else None
         for live in found[1:]:
-            if best.f_code.co_name != "forward" or not isinstance(best.f_locals.get("self"), torch.nn.Module):
+            if best.f_code.co_name != "forward" or not isinstance(variables_of(best).get("self"), torch.nn.Module):
                 break
             best = live
         return near, best

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..frameworks.trainers import told_by
 from ..loops.reach import Reach
 from ..loops.safe_eval import Evaluator
-from ..loops.script_frames import is_standard
+from ..loops.script_frames import is_standard, variables_of
 from ..loops.source import Source, loops_around
 from ..phase import LivePhase
 from ..result import describe_batch
@@ -182,7 +182,7 @@ class Inference(LivePhase):
             path = live.f_code.co_filename
             loops = loops_around(live) if trainings.libraries or not stack.is_library(path) else []
             if loops and not is_standard(path):
-                evaluator = Evaluator(live.f_locals, live.f_globals, seen.torch)
+                evaluator = Evaluator(variables_of(live), live.f_globals, seen.torch)
                 reach = Reach(*Source.of_code(live.f_code), evaluator, loops[:1])
                 if trainings.trains(reach, *loops[0].body):
                     self.may_train = True

@@ -21,6 +21,7 @@ from .live_values import MISSING, PLAIN, Unknown, one_return
 from .loop_position import assigned_before
 from .loop_stack import Place, counter_of
 from .safe_eval import FOREVER, Evaluator
+from .script_frames import variables_of
 from .source import encloses
 from .syntax import dotted, is_none
 
@@ -179,7 +180,7 @@ class Body(Place):
         if 0 <= at < len(call.args):
             starred = any(isinstance(one, ast.Starred) for one in call.args[: at + 1])
             return None if starred else (call.args[at], caller)
-        value = live.f_locals.get(name)
+        value = variables_of(live).get(name)
         return (ast.Constant(value=value), self) if isinstance(value, PLAIN) and None not in by_name else None
 
     def call_of(self, live):

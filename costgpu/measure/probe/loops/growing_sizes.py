@@ -6,6 +6,7 @@ import ast
 
 from .loop_stack import counter_of
 from .safe_eval import Evaluator, wraps
+from .script_frames import variables_of
 from .source import Source, loops_around, own_statements
 from .syntax import dotted
 
@@ -52,7 +53,7 @@ def sizes_at(loop_stack, frame, rows):
 
 def sizes_of(loop, live, source, sides, torch):
     """Return the sizes that follow the variable of one loop."""
-    evaluator, found = Evaluator(live.f_locals, live.f_globals, torch), {}
+    evaluator, found = Evaluator(variables_of(live), live.f_globals, torch), {}
     try:
         name, values = turns(loop, evaluator)
     except Exception:  # noqa: BLE001 - what it is over cannot be read, or has no numbers

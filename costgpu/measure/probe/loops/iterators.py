@@ -9,6 +9,7 @@ import types
 
 from .generators import items_of
 from .live_values import MISSING, MOST_DEEP, Unknown, one_return, own_value, package_of
+from .script_frames import variables_of
 from .splitters import folds, setting_of
 
 MOST_LAYERS = 20
@@ -75,7 +76,7 @@ def length_of_generator(value, evaluator, layers):
     frame = value.gi_frame
     if frame is None:
         raise Unknown("a generator that has ended")
-    local, name = frame.f_locals, value.gi_code.co_name
+    local, name = variables_of(frame), value.gi_code.co_name
     owner = local.get(value.gi_code.co_varnames[0]) if value.gi_code.co_argcount else None
     if name == "split" and owner is not None:
         given = {"X": local.get("X"), "groups": local.get("groups")}

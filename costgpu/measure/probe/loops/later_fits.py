@@ -8,7 +8,7 @@ from .call_binding import bind_call
 from .executions import Executions
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
-from .script_frames import PROBE_ROOT, outwards, package_of_file
+from .script_frames import PROBE_ROOT, outwards, package_of_file, variables_of
 from .script_loops import NO_TORCH
 from .source import Source, following, training_functions
 from .syntax import dotted
@@ -30,7 +30,7 @@ def later_fits(frame):
             continue
         loops = source.loops(scope, live.f_lineno)
         end = loops[0].end_lineno if loops else live.f_lineno
-        reach = Reach(source, scope, Evaluator(live.f_locals, live.f_globals, NO_TORCH), loops[:1])
+        reach = Reach(source, scope, Evaluator(variables_of(live), live.f_globals, NO_TORCH), loops[:1])
         for statement in following(scope.body, end):
             if any(isinstance(node, ast.Call) and fits(node, source) for node in ast.walk(statement)):
                 trips, why = None, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import os
 import sys
@@ -13,7 +14,14 @@ from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
 from .safe_eval import FOREVER, Evaluator, Unknown, is_bar, wraps
-from .script_frames import PROBE_ROOT, STARTERS, called_by_libraries, outwards, package_of_file
+from .script_frames import (
+    PROBE_ROOT,
+    STARTERS,
+    called_by_libraries,
+    outwards,
+    package_of_file,
+    variables_of,
+)
 from .source import (
     Source,
     depends_on_outer,
@@ -38,7 +46,9 @@ class Place:
     def __init__(self, live, holder, source, scope, depth, torch, deadlines=None):
         self.live, self.source, self.scope, self.depth = live, source, scope, depth
         self.deadlines = {} if deadlines is None else deadlines
-        self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch, origins=self.origins)
+        # The evaluator knows the frame and not the place: a ring of them would keep the frame's tensors for a while.
+        self.origins = functools.partial(origins, source, scope, live)
+        self.evaluator = Evaluator(variables_of(holder), holder.f_globals, torch, origins=self.origins)
         self.put([], repeated=False)
 
     def put(self, below, *, repeated):
@@ -49,18 +59,19 @@ class Place:
         """Return the seconds that a deadline left when its loop was seen for the first time."""
         return self.deadlines.setdefault((self.live.f_code, loop.lineno), seconds)
 
-    def origins(self, text):
-        """Return the expressions that a name was assigned before the loops of this place."""
-        around = self.loops()
-        first = around[-1].lineno if around else self.line
-        return made_before(self.scope, text, first, self.source)
-
     @property
     def line(self):
         return self.live.f_lineno
 
     def loops(self):
         return self.source.loops(self.scope, self.line)
+
+
+def origins(source, scope, live, text):
+    """Return the expressions that a name was assigned before the loops around a frame's line."""
+    around = source.loops(scope, live.f_lineno)
+    first = around[-1].lineno if around else live.f_lineno
+    return made_before(scope, text, first, source)
 
 
 class LoopStack:
@@ -132,7 +143,9 @@ class LoopStack:
         for live in self.frames(frame):
             for node in loops_around(live):
                 names = names_in(node.target, ast.Store) if isinstance(node, (ast.For, ast.AsyncFor)) else ()
-                found[live.f_code.co_filename, node.lineno] = [id(live.f_locals.get(name)) for name in sorted(names)]
+                found[live.f_code.co_filename, node.lineno] = [
+                    id(variables_of(live).get(name)) for name in sorted(names)
+                ]
         return found
 
     def exit_at(self, frame):

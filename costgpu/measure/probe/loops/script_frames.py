@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
@@ -25,6 +26,7 @@ TRIALS = {
     "skopt": ("base_minimize", "n_calls"),
 }
 ENDS_TRIALS = ("timeout", "callbacks", "callback", "early_stop_fn", "loss_threshold")
+OURS = 3  # references of a frame's variables: the frame's, the reader's, and that of the call that counts
 MOST_FRAMES_APART = 12  # between a transfer and the user's function that it reports to
 
 
@@ -43,6 +45,20 @@ def outwards(frame):
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def variables_of(frame):
+    """Return the variables of a live frame by name.
+
+    Before Python 3.13 a function's frame keeps what it told until it is asked again: old values, and memory of tensors.
+    """
+    told = frame.f_locals
+    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return told
+    found = dict(told)
+    if sys.getrefcount(told) <= OURS:  # else the script has it from `locals()`
+        told.clear()
+    return found
 
 
 def own_place():
@@ -99,7 +115,7 @@ def locals_of(names, *file_endings, frame=None):
     for depth, live in enumerate(outwards(frame or sys._getframe(1))):
         path = live.f_code.co_filename.replace("\\", "/")
         if live.f_code.co_name in names and path.endswith(file_endings):
-            return dict(live.f_locals)
+            return dict(variables_of(live))
         if depth == 40:
             break
     return {}
@@ -134,7 +150,7 @@ def library_loops(place=None):
                 searchers[package].update(file=package, line=0)
                 found.append(searchers[package])
             if counted:  # where it says how many: each may be of another length
-                local = frame.f_locals
+                local = variables_of(frame)
                 count = local.get(TRIALS[package][1])
                 count = count if type(count) is int and count < sys.maxsize else None
                 ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
@@ -149,11 +165,11 @@ def library_loops(place=None):
         )
         if count is not None and package == "sklearn":
             try:
-                trips = int(count(frame.f_locals))
-                ends = path.endswith("_rfe.py") or bool(frame.f_locals.get("is_auto_select"))
+                trips = int(count(variables_of(frame)))
+                ends = path.endswith("_rfe.py") or bool(variables_of(frame).get("is_auto_select"))
             except Exception:  # noqa: BLE001 - another version keeps it elsewhere
                 trips, ends = None, False
-            what = type(frame.f_locals.get("self")).__name__ if name == "fit" else name
+            what = type(variables_of(frame).get("self")).__name__ if name == "fit" else name
             found.append({"trips": trips, "file": what, "line": 0, "position": (trips, None, ends)})
     return found[::-1]
 

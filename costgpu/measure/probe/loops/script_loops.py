@@ -11,7 +11,7 @@ import types
 from ..record import Again, LoopProgress
 from ..schedstat import clock
 from .loop_stack import LoopStack
-from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file
+from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file, variables_of
 from .source import loops_around, names_in
 
 NO_TORCH = types.SimpleNamespace(
@@ -177,7 +177,7 @@ def tensor_libraries(frame):
         path = live.f_code.co_filename
         if path.startswith((PROBE_ROOT, "<")) or package_of_file(path):
             continue
-        local = live.f_locals
+        local = variables_of(live)
         for loop in loops_around(live):
             for name in names_in(loop, ast.Store):
                 value = local.get(name)

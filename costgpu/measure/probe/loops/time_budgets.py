@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 
-from .script_frames import outwards, package_of_file, place_of
+from .script_frames import outwards, package_of_file, place_of, variables_of
 
 # Package -> functions, what says how long the search goes on (an argument, or with a dot an attribute of its object or
 # of its argument), and the seconds of its unit. Source: the documentation of each, read 2026-11.
@@ -36,7 +36,7 @@ def time_budget(thread, loops_around):
         functions, name, unit = BUDGETS.get(package, ((), "", 0.0))
         if frame.f_code.co_name not in functions:
             continue
-        seconds = given(frame.f_locals, name)
+        seconds = given(variables_of(frame), name)
         if seconds is None:
             continue
         own = next((one for one in outwards(frame) if not package_of_file(one.f_code.co_filename)), None)

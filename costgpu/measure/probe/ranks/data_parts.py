@@ -8,7 +8,7 @@ import re
 import sys
 
 from ..loops.safe_eval import Evaluator
-from ..loops.script_frames import outwards
+from ..loops.script_frames import outwards, variables_of
 from ..loops.source import Source
 from ..loops.syntax import dotted
 from ..patching import attribute, known, observe
@@ -59,7 +59,7 @@ class DataParts:
                 self.look_for_several_gpus(source, os.path.basename(code.co_filename))
             scope = source.scope(code) if source is not None else None
             if scope is not None:
-                evaluator = Evaluator(live.f_locals, live.f_globals)
+                evaluator = Evaluator(variables_of(live), live.f_globals)
                 for node in statements_run(scope.body, evaluator):
                     self.read_node(source, node, os.path.basename(code.co_filename))
 

@@ -33,14 +33,14 @@ ANSWERS = {
 }
 ZERO = "get_sync_debug_mode utilization memory_usage temperature power_draw clock_rate".split()
 IGNORED = (
-    "init set_device synchronize empty_cache ipc_collect manual_seed manual_seed_all seed seed_all set_stream"
+    "init set_device synchronize ipc_collect manual_seed manual_seed_all seed seed_all set_stream"
     " set_sync_debug_mode set_per_process_memory_fraction reset_peak_memory_stats reset_max_memory_allocated"
     " reset_max_memory_cached reset_accumulated_memory_stats reset_peak_host_memory_stats"
     " reset_accumulated_host_memory_stats _record_memory_history _dump_snapshot _sleep check_error"
     " caching_allocator_alloc caching_allocator_delete caching_allocator_enable"
 ).split()
 ACCELERATOR_IGNORED = (
-    "synchronize empty_cache empty_host_cache set_device_index set_device_idx set_stream reset_peak_memory_stats"
+    "synchronize empty_host_cache set_device_index set_device_idx set_stream reset_peak_memory_stats"
     " reset_accumulated_memory_stats"
 ).split()
 
@@ -78,6 +78,10 @@ class MemoryFigures:
 
     def most_reserved(self):
         return self.ledger.reserved if self.ledger is not None else memory_most()
+
+    def empty(self):
+        if self.ledger is not None:
+            self.ledger.allocator.release()
 
     def info(self):
         return MEMORY - min(self.now(), MEMORY // 2), MEMORY
@@ -195,6 +199,7 @@ MEMORY_FIGURES = {
     "max_memory_allocated": FIGURES.most,
     "max_memory_reserved": FIGURES.most_reserved,
     "memory_stats": Stats,
+    "empty_cache": FIGURES.empty,
 }
 COMPUTED = {  # without the arguments that they are called with
     **MEMORY_FIGURES,

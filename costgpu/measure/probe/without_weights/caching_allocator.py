@@ -50,7 +50,7 @@ class CachingAllocator:
         return have, start
 
     def release(self):
-        """Give segments back in which nothing is, as the allocator does before it runs out of memory."""
+        """Give segments back in which nothing is, as the allocator does before it runs out of memory, or is told to."""
         for blocks in self.free.values():
             for size, start in list(blocks):
                 if start in self.bounds and start + size in self.bounds:

@@ -56,12 +56,16 @@ class MemoryLedger:
             self.peaks[LOAD].phase_ends(self.births.get(LOAD, 0))
         self.phase = phase
 
-    def add(self, key, size, birth=None):
-        """Count a new storage; `birth` tells more of it than the phase."""
+    def look_at_phase(self):
+        """Enter the phase that goes on, if it is another."""
         phase = self.phase_now()
         if phase != self.phase:
             self.enter_phase(phase)
-        birth = birth or phase
+
+    def add(self, key, size, birth=None):
+        """Count a new storage; `birth` tells more of it than the phase."""
+        self.look_at_phase()
+        birth = birth or self.phase
         self.number += 1
         self.known[key] = size, birth, self.number, None if self.unseen else self.allocator.take(size)
         self.live += size
@@ -84,6 +88,7 @@ class MemoryLedger:
 
     def drop(self, key):
         """Forget a storage that is no more."""
+        self.look_at_phase()
         size, birth, _, block = self.known.pop(key, (0, "", 0, None))
         if size:
             self.live -= size

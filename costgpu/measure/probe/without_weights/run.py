@@ -7,6 +7,7 @@ import contextlib
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ..sandbox import fake_cuda_api
+from ..schedstat import cpu_clock
 from .memory_ledger import LOAD, MemoryLedger
 from .mode import ShapesMode
 from .repeats import Repeats
@@ -51,6 +52,10 @@ class WithoutWeights:
     def leave(self):
         """End it in a child of the script's, which reads data."""
         self.mode.__exit__(None, None, None)
+
+    def script_clock(self):
+        """Return the CPU seconds of this thread, without those of what comes in the midst of the script's own code."""
+        return cpu_clock() - self.untouched.forgetting
 
     @contextlib.contextmanager
     def again(self):

@@ -9,6 +9,7 @@ import weakref
 
 import torch
 
+from ..schedstat import cpu_clock
 from .memory_ledger import DATA, LOAD
 from .ops import bytes_of
 
@@ -28,6 +29,7 @@ class UntouchedTensors:
         self.ledger = ledger
         self.values = {}  # storage -> value
         self.refs = {}  # storage -> weak reference, that tells its end
+        self.forgetting = 0.0  # CPU seconds of `forget`, which comes in the midst of the script's own code
         self.made_up = {}  # the same of small real masks that say what untouched tensors would
         spare_memory()
 
@@ -60,9 +62,11 @@ class UntouchedTensors:
                     self.follow(tensor, birth=None if storage._cdata in self.values else DATA)
 
     def forget(self, key):
+        begin = cpu_clock()
         self.values.pop(key, None)
         self.refs.pop(key, None)
         self.ledger.drop(key)
+        self.forgetting += cpu_clock() - begin
 
     def resized(self, storage):
         """Note that a storage has another size (FSDP frees what it gathered that way)."""

@@ -17,6 +17,7 @@ transformers did before its release 4.36.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.fit import BY_STORAGES, NeedError
@@ -31,6 +32,7 @@ GIB = 2**30
 # whose activations are not known.
 BY_FORMULA = NeedError.of_margin(1.25)
 BY_TRACE = NeedError.of_margin(1.10)  # the same, of inference whose activations are known: assumed
+NEAR = 2.0  # times a need by formula: further off it fits, or does not, whatever is measured
 RUNTIME_GIB = 1.0  # CUDA context and workspaces. Source: benchmarks/README.md
 CACHE_BYTES = 1.05
 # Under autocast with an optimizer of Adam's family, per trained parameter: weights with a cached half copy, gradients, and
@@ -158,6 +160,18 @@ def need_gib(profile: WorkloadProfile, execution: Execution | None = None) -> fl
         execution: How its inference runs there; None for as it is written.
     """
     return max(need.gib_with_margin for need in needs_of(profile, execution))
+
+
+def is_near(profile: WorkloadProfile, rooms_gib: Iterable[float]) -> bool:
+    """Return whether a training's need by formula is so near the memory of some accelerator that it is worth measuring.
+
+    Args:
+        rooms_gib: Memory that programs get of each kind, GiB.
+    """
+    if profile.memory is not None or not all(phase.unit.trains and phase.ops for phase in profile.phases):
+        return False
+    need = max(one.gib for one in needs_of(profile))
+    return any(room / NEAR <= need <= room * NEAR for room in rooms_gib)
 
 
 def largest_batch(need: MemoryNeed, memory_gib: float) -> float:

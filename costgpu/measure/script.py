@@ -31,8 +31,8 @@ from costgpu.version import __version__
 BUSY_FROM = 0.15
 WAIT_PASSIVELY = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 WINDOWS_BEFORE, WINDOWS_AFTER = 2, 5  # of each figure of the micro-benchmark
-CHANGED_STEPS = 2  # beside the traced one: the second has the states of the optimizer
-CHANGED_SECONDS = 60.0, 120.0  # least and most that a changed script has for its first step, whatever it took before
+AGAIN_STEPS = 2  # beside the traced one: the second has the states of the optimizer
+AGAIN_SECONDS = 60.0, 120.0  # least and most that a script has for its first step once more, whatever it took before
 USES_TORCH = re.compile("|".join(one.name for one in FRAMEWORKS if one.on_torch).encode())
 
 
@@ -98,25 +98,10 @@ def measure_changed(
     Args:
         before: Its profile without them, which tells its length and this machine.
     """
-    least, most = CHANGED_SECONDS
-    limit = min(max(least, 2 * before.wall_seconds), most)
-    asked = replace(request, weights="none", change=word_of(changes), steps=CHANGED_STEPS, start_limit_seconds=limit)
-    outcome = _run_until_measured(asked, interpreter, cache, progress, {})
-    record = outcome.record
-    if record is None or explain(outcome, asked, interpreter) is not None:
+    again = _again_without_weights(request, interpreter, cache, progress, before, word_of(changes))
+    if again is None or len(again[0].phases) != len(before.phases) or not all(one in again[1] for one in changes):
         return None
-    how = record.get("changed", {})
-    found = build_profile(
-        record,
-        before.machine,
-        script=before.script,
-        arguments=before.arguments,
-        created=before.created,
-        version=__version__,
-        launch=request.launch,
-    )
-    if len(found.phases) != len(before.phases) or not found.without_weights or not all(one in how for one in changes):
-        return None
+    found, how = again
     phases = [
         replace(
             old,
@@ -140,6 +125,51 @@ def measure_changed(
         weights_bytes=found.weights_bytes,
     )
     return profile, tuple(how[one] for one in changes)
+
+
+def measure_memory(
+    request: Request,
+    interpreter: Interpreter,
+    cache: Path,
+    progress: Callable[[float, bool], None],
+    before: WorkloadProfile,
+) -> WorkloadProfile:
+    """Return the profile of a script that was measured with its weights, with what it holds on a GPU, measured without them.
+
+    As it was where that could not be measured.
+    """
+    again = _again_without_weights(request, interpreter, cache, progress, before)
+    if again is None or again[0].ranks.measured_ranks != before.ranks.measured_ranks:
+        return before
+    return replace(before, memory=again[0].memory)
+
+
+def _again_without_weights(
+    request: Request,
+    interpreter: Interpreter,
+    cache: Path,
+    progress: Callable[[float, bool], None],
+    before: WorkloadProfile,
+    change: str = "",
+) -> tuple[WorkloadProfile, dict[str, str]] | None:
+    """Measure a script once more, for a few steps without weights, and say how each change was made; None if that fails."""
+    least, most = AGAIN_SECONDS
+    limit = min(max(least, 2 * before.wall_seconds), most)
+    asked = replace(request, weights="none", change=change, steps=AGAIN_STEPS, start_limit_seconds=limit)
+    outcome = _run_until_measured(asked, interpreter, cache, progress, {})
+    record = outcome.record
+    if record is None or explain(outcome, asked, interpreter) is not None:
+        return None
+    found = build_profile(
+        record,
+        before.machine,
+        script=before.script,
+        arguments=before.arguments,
+        created=before.created,
+        version=__version__,
+        launch=request.launch,
+    )
+    return (found, record.get("changed", {})) if found.without_weights else None
 
 
 def _saved_bytes(phase: Phase) -> int:

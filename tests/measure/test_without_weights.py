@@ -11,8 +11,8 @@ import pytest
 from costgpu.estimator.gpu import execution_of
 from costgpu.estimator.roofline import GpuTerms
 from costgpu.estimator.unit_work import pass_terms, passes_of, terms_of, unit_of
+from costgpu.measure import measure_memory, session
 from costgpu.measure import script as script_module
-from costgpu.measure import session
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import MemoryKind, TotalKind, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -73,6 +73,10 @@ def test_a_model_that_fits_has_the_same_ops_and_length(tmp_path: Path) -> None:
     assert weights <= highest.kinds[MemoryKind.WEIGHTS] < 1.02 * weights
     assert 2 * weights <= highest.kinds[MemoryKind.STATES] < 2.04 * weights
     assert shapes.memory.reserved_bytes >= shapes.memory.peak_bytes > shapes.memory.steady_bytes
+
+    asked = request("without_weights/two_layers.py", workdir=tmp_path)
+    again = measure_memory(asked, HERE, tmp_path / "again", lambda seconds, stepping: None, real)
+    assert again == replace(real, memory=shapes.memory), "what was timed stays"
 
 
 def test_its_peaks_are_those_of_computing_it_to_the_byte(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import platformdirs
 
 from costgpu.errors import NotPython, ProfileError, ScriptNotFound, UsageError
+from costgpu.estimator.memory import is_near
 from costgpu.estimator.modelled_steps import with_modelled_steps
 from costgpu.files import FileKind, read_bytes
-from costgpu.measure import Outcome, Request, find_interpreter, measure_script
+from costgpu.measure import Outcome, Request, find_interpreter, measure_memory, measure_script
 from costgpu.measure.check_source import SOURCE, check_source, module_file
 from costgpu.measure.interpreter import (
     Interpreter,
@@ -30,6 +31,7 @@ from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.prefixes import split_prefixes
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
+from costgpu.pricing.hardware import accelerators
 from costgpu.render.phrases import counted
 from costgpu.units import format_size, parse_count
 from costgpu.version import __version__
@@ -40,6 +42,7 @@ from costgpu.workflows.write_file import check_target
 
 LAUNCHER = FileKind(most_bytes=2**20, error=UsageError)
 ACCELERATE_SETTINGS = "~/.cache/huggingface/accelerate/default_config.yaml"  # written by `accelerate config`
+LEAST_RENTED_GIB = 8.0  # memory of an M60: nobody rents out a smaller GPU
 DOWNLOAD_BYTES = 100_000_000  # written while it was measured; a download of this size is worth a word
 
 
@@ -210,11 +213,16 @@ def interpreter_of(request: Request, python: str | None) -> Interpreter:
 
 def run_measurement(request: Request, python: str | None, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
     """Measure a script. Ctrl-C ends it and everything that it started."""
-    interpreter = interpreter_of(request, python)
+    interpreter, cache = interpreter_of(request, python), platformdirs.user_cache_path("costgpu")
     what = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
     try:
         with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:
-            profile, outcome = measure_script(request, interpreter, platformdirs.user_cache_path("costgpu"), tick)
+            profile, outcome = measure_script(request, interpreter, cache, tick)
+        rooms = [card.room_gib for card in accelerators().values() if card.memory_gib >= LEAST_RENTED_GIB]
+        if request.weights == "tried" and profile.framework.device == "cpu" and is_near(profile, rooms):
+            what = f"Measuring {request.name} once more without weights, for what it holds on a GPU"
+            with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:
+                profile = measure_memory(request, interpreter, cache, tick, profile)
     except KeyboardInterrupt:
         reporter.note("Stopped. The script and everything that it started have been ended.")
         raise

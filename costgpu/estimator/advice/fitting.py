@@ -56,7 +56,7 @@ def does_not_fit(
         return _sharded(workload, preferences, before, f"It fits no GPU under {scheme.phrase}", places)
     need = need_gib(workload.profile, workload.execution)
     too_small = any(place.candidate.room_gib < need for place in gpus)
-    basis = MEMORY if workload.profile.memory is None else MEMORY_MEASURED
+    basis = _basis(workload)
     if not traced(workload) or not too_small or any(not place.infeasible for place in gpus):
         return None
     head = f"It needs {need:.1f} GiB on one accelerator"
@@ -73,13 +73,14 @@ def does_not_fit(
         return found
     several = [p for p in places if _together(p, need) and _software_runs(workload, p)]
     if not several:
-        return _unpriced(before, f"{head}, and more than the accelerators of any offer together")
+        return _unpriced(before, f"{head}, and more than the accelerators of any offer together", basis=basis)
     cheapest = min(several, key=lambda place: hourly_usd(place.candidate))
     return _unpriced(
         before,
         f"{head}; the cheapest that hold it together: {describe(cheapest)}",
         "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
         f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
+        basis=basis,
     )
 
 
@@ -88,6 +89,11 @@ def _unpriced(
 ) -> Advice:
     """Advice on what a job needs that names no saving."""
     return Advice(kind=AdviceKind.DOES_NOT_FIT, action=action, before=before, after=after, basis=basis, notes=notes)
+
+
+def _basis(workload: Workload) -> str:
+    """Return what is known of the memory of a training."""
+    return MEMORY if workload.profile.memory is None else MEMORY_MEASURED
 
 
 def _sharded(
@@ -99,7 +105,7 @@ def _sharded(
         return None
     time, usd = format_duration(shared.wall_seconds.value), format_usd(shared.cost_usd.value)
     action = f"{why}; under FSDP it fits {describe(shared)}: about {time} and {usd}"
-    return _unpriced(before, action, WRAP, after=shared if before is None else None)
+    return _unpriced(before, action, WRAP, after=shared if before is None else None, basis=_basis(workload))
 
 
 def _on_several(changed: Workload | None, places: Sequence[Prediction]) -> list[Prediction]:

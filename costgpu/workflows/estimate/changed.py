@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
 import platformdirs
 
@@ -38,14 +39,10 @@ def changes_tried(
     if script is None or not profile.without_weights:
         return []
     tried: list[TriedChange] = []
-    worth = worth_a_run(workload, verdict.recommended, offers, preferences)
-    in_time = worth[: int(MOST_SECONDS / max(1.0, profile.wall_seconds))]
-    if len(in_time) < len(worth):
-        named = "; ".join(words_of(changes) for changes in worth[len(in_time) :])
-        reporter.note(
-            f"A run of {script.name} takes {format_duration(profile.wall_seconds)}, so this was not tried: to {named}."
-        )
-    for changes in in_time:
+    waiting = list(worth_a_run(workload, verdict.recommended, offers, preferences))
+    end = monotonic() + MOST_SECONDS
+    while waiting and monotonic() + profile.wall_seconds <= end:
+        changes = waiting.pop(0)
         interpreter = interpreter_of(script, python)
         what = f"Measuring {script.name} again, to {words_of(changes)}"
         with reporter.measuring(what, script.measure_for_seconds, script.start_limit_seconds) as tick:
@@ -64,4 +61,10 @@ def changes_tried(
             cards=accelerators().values(),
         )
         tried.append(TriedChange(changes=changes, how=how, workload=after))
+    if waiting:
+        named = "; ".join(map(words_of, waiting))
+        limit = format_duration(MOST_SECONDS)
+        reporter.note(
+            f"More runs of {script.name} would take longer than {limit} together, so this was not tried: to {named}."
+        )
     return tried

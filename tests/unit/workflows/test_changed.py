@@ -21,14 +21,19 @@ MEASURED = profile(phase(product(4096, 20)), memory=lora_memory(), without_weigh
 TWO = ((MemoryChange.LORA,), (MemoryChange.CHECKPOINTING, MemoryChange.EIGHT_BIT_STATES))
 
 
-def tried(found: ProfileSource, reporter: ListReporter, monkeypatch: pytest.MonkeyPatch, *, works: bool) -> Any:
-    """What comes of two changes, of which the first fails, as do both unless one `works`."""
+def tried(
+    found: ProfileSource, reporter: ListReporter, monkeypatch: pytest.MonkeyPatch, *, works: bool, seconds: float = 0.0
+) -> Any:
+    """What comes of two changes, of which the first fails, as do both unless one `works`, after so many seconds each."""
+    now = [0.0]
 
     def measured(*given: Any) -> Any:
+        now[0] += seconds
         before: WorkloadProfile
         before, changes = given[-2:]
         return (replace(before, setup_seconds=1.0), ("so", "so")) if works and len(changes) == 2 else None
 
+    monkeypatch.setattr(changed, "monotonic", lambda: now[0])
     monkeypatch.setattr(changed, "worth_a_run", lambda *_: TWO)
     monkeypatch.setattr(changed, "interpreter_of", lambda *_: Interpreter("python", "3", "tests"))
     monkeypatch.setattr(changed, "measure_changed", measured)
@@ -59,12 +64,16 @@ def test_nothing_else_runs_again(found: ProfileSource, monkeypatch: pytest.Monke
     assert reporter.notes == []
 
 
-def test_runs_for_which_there_is_no_time_are_named_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    reporter = ListReporter()
-    slow = replace(MEASURED, wall_seconds=60.0)
-    assert tried(ProfileSource(slow, None, None, SCRIPT), reporter, monkeypatch, works=True) == []
-    assert len(reporter.notes) == 2
-    assert reporter.notes[0].startswith(
-        "A run of train.py takes 60 s, so this was not tried: to checkpoint activations"
-    )
-    assert reporter.notes[1].endswith("could not be measured."), "of the first, for which there is time"
+@pytest.mark.parametrize(
+    ("before", "seconds", "made"), [(60.0, 60.0, 1), (20.0, 75.0, 1), (20.0, 30.0, 2), (91.0, 1.0, 0)]
+)
+def test_runs_for_which_there_is_no_time_are_named_and_not_made(
+    before: float, seconds: float, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be it by what the first run took, or by what those with changes take."""
+    reporter, slow = ListReporter(), replace(MEASURED, wall_seconds=before)
+    found = tried(ProfileSource(slow, None, None, SCRIPT), reporter, monkeypatch, works=True, seconds=seconds)
+    assert len(found) == max(0, made - 1), "the first fails"
+    named = [note for note in reporter.notes if note.startswith("More runs of train.py would take longer than 90 s")]
+    assert len(named) == (made < 2)
+    assert all("checkpoint activations" in note for note in named)

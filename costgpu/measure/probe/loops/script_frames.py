@@ -56,7 +56,8 @@ def variables_of(frame):
     if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return told
     found = dict(told)
-    if sys.getrefcount(told) <= OURS:  # else the script has it from `locals()`
+    own = any(live is frame for live in outwards(sys._getframe()))  # and no other thread runs it meanwhile
+    if own and sys.getrefcount(told) <= OURS:  # else the script has it from `locals()`
         told.clear()
     return found
 

@@ -168,10 +168,9 @@ def is_near(profile: WorkloadProfile, rooms_gib: Iterable[float]) -> bool:
     Args:
         rooms_gib: Memory that programs get of each kind, GiB.
     """
-    if profile.memory is not None or not all(phase.unit.trains and phase.ops for phase in profile.phases):
-        return False
-    need = max(one.gib for one in needs_of(profile))
-    return any(room / NEAR <= need <= room * NEAR for room in rooms_gib)
+    needs = zip(profile.phases, needs_of(profile), strict=True)
+    need = max((one.gib for phase, one in needs if phase.unit.trains and phase.ops), default=0.0)
+    return profile.memory is None and any(room / NEAR <= need <= room * NEAR for room in rooms_gib)
 
 
 def largest_batch(need: MemoryNeed, memory_gib: float) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from costgpu.estimator.memory import is_near
 from costgpu.measure import Interpreter, Request
-from costgpu.models.workload import WorkloadProfile
+from costgpu.models.workload import Unit, WorkloadProfile
 from costgpu.workflows.estimate import measure
 from tests.unit.estimator.advisable import phase, product, profile
 from tests.unit.estimator.builders import lora_memory
@@ -55,3 +55,5 @@ def test_near_is_a_factor_of_two_to_both_sides() -> None:
     assert [is_near(MEASURED, [room]) for room in (5.0, 6.0, 21.0, 23.0)] == [False, True, True, False]
     assert not is_near(replace(MEASURED, memory=lora_memory()), [11.0])
     assert not is_near(activations(10 * GIB), [11.0]), "no op of it was seen"
+    runs = replace(MEASURED.phases[0], unit=Unit(trains=False), model_bytes=100 * GIB)
+    assert is_near(replace(MEASURED, phases=[*MEASURED.phases, runs]), [11.0]), "whatever it runs besides"

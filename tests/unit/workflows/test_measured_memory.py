@@ -15,7 +15,7 @@ from tests.unit.estimator.builders import lora_memory
 from tests.unit.workflows.reporter import ListReporter
 
 GIB = 2**30
-SCRIPT = Request(script=Path("/work/train.py"), module=None, arguments=[], workdir=Path("/work"))
+SCRIPT = Request(script=Path("/home/ada/train.py"), module=None, arguments=[], workdir=Path("/home/ada"))
 
 
 def activations(size: int, *ops: Any) -> WorkloadProfile:

@@ -289,9 +289,8 @@ def _host_seconds(raw: PhaseRecord, *, mapped: bool) -> float:
         for shape, _, _ in row["outputs"]
         if math.prod(shape) * 4 > MAPPED_BYTES
     )
-    known = (CALL_SECONDS if mapped else UNTOUCHED_CALL_SECONDS) * raw[
-        "host_calls"
-    ] + given_back / UNMAP_BYTES_PER_SECOND
+    each = CALL_SECONDS if mapped else UNTOUCHED_CALL_SECONDS
+    known = each * raw["host_calls"] + given_back / UNMAP_BYTES_PER_SECOND
     return float(max(0.0, raw["host_seconds"] - known))
 
 

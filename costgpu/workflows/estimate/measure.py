@@ -27,6 +27,7 @@ from costgpu.measure.interpreter import (
     has_inline_metadata,
     python_of_script,
 )
+from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.prefixes import split_prefixes
 from costgpu.measure.profile_file import load_profile, save_profile
@@ -219,7 +220,8 @@ def run_measurement(request: Request, python: str | None, reporter: Reporter) ->
         with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:
             profile, outcome = measure_script(request, interpreter, cache, tick)
         rooms = [card.room_gib for card in accelerators().values() if card.memory_gib >= LEAST_RENTED_GIB]
-        if request.weights == "tried" and profile.framework.device == "cpu" and is_near(profile, rooms):
+        harmless = outcome.isolation is not Isolation.COPY  # where it really writes, it does so once
+        if harmless and request.weights == "tried" and profile.framework.device == "cpu" and is_near(profile, rooms):
             what = f"Measuring {request.name} once more without weights, for what it holds on a GPU"
             with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:
                 profile = measure_memory(request, interpreter, cache, tick, profile)

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from costgpu.estimator.memory import is_near
 from costgpu.measure import Interpreter, Request
+from costgpu.measure.isolation.levels import Isolation
 from costgpu.models.workload import Unit, WorkloadProfile
 from costgpu.workflows.estimate import measure
 from tests.unit.estimator.advisable import phase, product, profile
@@ -26,9 +28,15 @@ def activations(size: int, *ops: Any) -> WorkloadProfile:
 MEASURED = activations(10 * GIB, product(4096, 20))
 
 
-def measured(request: Request, found: WorkloadProfile, monkeypatch: pytest.MonkeyPatch) -> WorkloadProfile:
+def measured(
+    request: Request,
+    found: WorkloadProfile,
+    monkeypatch: pytest.MonkeyPatch,
+    isolation: Isolation = Isolation.WRITE_PROTECTED,
+) -> WorkloadProfile:
+    outcome: Any = SimpleNamespace(isolation=isolation)
     monkeypatch.setattr(measure, "interpreter_of", lambda *_: Interpreter("python", "3", "tests"))
-    monkeypatch.setattr(measure, "measure_script", lambda *_: (found, cast("Any", None)))
+    monkeypatch.setattr(measure, "measure_script", lambda *_: (found, outcome))
     monkeypatch.setattr(measure, "measure_memory", lambda *given: replace(given[-1], memory=lora_memory()))
     return measure.run_measurement(request, None, ListReporter())[0]
 
@@ -49,6 +57,10 @@ def test_a_training_that_is_near_the_memory_of_some_gpu_is_measured_once_more(mo
 )
 def test_nothing_else_is(request_: Request, found: WorkloadProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured(request_, found, monkeypatch).memory is None
+
+
+def test_a_script_that_really_writes_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured(SCRIPT, MEASURED, monkeypatch, Isolation.COPY).memory is None
 
 
 def test_near_is_a_factor_of_two_to_both_sides() -> None:

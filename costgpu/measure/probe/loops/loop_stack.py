@@ -141,11 +141,10 @@ class LoopStack:
         """Return what the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
         found = {}
         for live in self.frames(frame):
+            held = variables_of(live)
             for node in loops_around(live):
                 names = names_in(node.target, ast.Store) if isinstance(node, (ast.For, ast.AsyncFor)) else ()
-                found[live.f_code.co_filename, node.lineno] = [
-                    id(variables_of(live).get(name)) for name in sorted(names)
-                ]
+                found[live.f_code.co_filename, node.lineno] = [id(held.get(name)) for name in sorted(names)]
         return found
 
     def exit_at(self, frame):
